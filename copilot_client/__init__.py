@@ -1,0 +1,1 @@
+"""Docs Copilot's terminal client: small, starts fast, knows nothing of models or indexes."""
