@@ -7,7 +7,6 @@ the client imports it at each start.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -78,16 +77,15 @@ def find_places(
     index_dir = _path_setting("INDEX_DIR", env, stored, file.parent) or default_index
     # By real path, so that /tmp/x and /private/tmp/x, or a symlink and its target, are one index.
     real_index = os.path.realpath(index_dir)
-    digest = hashlib.sha256(os.fsencode(real_index)).hexdigest()
-    instance = "" if real_index == os.path.realpath(default_index) else f"-{digest[:12]}"
+    instance = "" if real_index == os.path.realpath(default_index) else f"-{_digest(real_index)}"
 
     socket, source = _path_setting("COPILOT_SOCKET", env, stored, file.parent), "COPILOT_SOCKET"
     if socket is None:
         socket, source = state_dir / f"copilotd{instance}.sock", "state folder"
         if _too_long(socket):
             # The state folder's path tells instances apart too: it differs where the index may not.
-            place = hashlib.sha256(os.fsencode(f"{state_dir}\0{real_index}")).hexdigest()[:12]
-            socket, source = Path(temporary, f"copilot-{os.getuid()}", f"{place}.sock"), "temporary folder"
+            name = _digest(f"{state_dir}\0{real_index}") + ".sock"
+            socket, source = Path(temporary, f"copilot-{os.getuid()}", name), "temporary folder"
     elif _too_long(socket):
         raise SettingsError(
             f"COPILOT_SOCKET has {len(os.fsencode(socket))} bytes; this system allows {SOCKET_PATH_LIMIT}.",
@@ -201,6 +199,12 @@ def _path_setting(
     if value := stored.get(name, "").strip():
         return Path(os.path.normpath(file_folder / os.path.expanduser(value)))
     return None
+
+
+def _digest(text: str) -> str:
+    import hashlib  # here, since it loads OpenSSL, which a client of the default index doesn't need
+
+    return hashlib.sha256(os.fsencode(text)).hexdigest()[:12]
 
 
 def _too_long(path: Path) -> bool:
