@@ -6,15 +6,17 @@ import unicodedata
 
 # Bidirectional embeddings, overrides and isolates can make text read differently from what it is
 # (CVE-2021-42574, "Trojan Source"); zero-width characters hide words.
-_INVISIBLE = frozenset("\u200b\u2060\ufeff\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u00ad")
+_INVISIBLE = frozenset(
+    "\u200b\u2060\ufeff\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u00ad"
+)
 
 
 def printable(text: str, *, keep_newlines: bool = True) -> str:
-    """Returns ``text`` with nothing in it that a terminal would act on.
+    r"""Returns ``text`` with nothing in it that a terminal would act on.
 
     Control characters (C0 but newline and tab, DEL, C1), bidirectional controls, zero-width and
     private-use characters are removed; lone surrogates, which stand for bytes of file names that
-    are not UTF-8, are shown as ``\\xNN``.
+    are not UTF-8, are shown as ``\xNN``.
 
     Args:
         text: Anything, from anywhere.

@@ -1,6 +1,6 @@
 """The vocabulary: every stage is a function from one of these types to the next.
 
-write:  files -scan-> SourceFile -plan-> Action -parse-> Document -chunk-> Chunk -embed-> vectors -commit-> index
+write:  files -scan-> SourceFile -plan-> Action -parse-> Document -chunk-> Chunk -embed-> vectors -> index
 read:   question -sync-> -retrieve-> Hit[] -gate-> Verdict -answer-> text -cite-> Citation[] -> Answer
 
 ===============  ==================================================================================
@@ -237,12 +237,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed file. Its text is stored once; everything else points into it.
+    r"""A parsed file. Its text is stored once; everything else points into it.
 
     Attributes:
         doc_title: The file's name without suffix.
         title: The title inside the document (front matter or first H1); empty where there is none.
-        text: The cleaned text, lines separated by ``\\n``. Each line holds only words of its source
+        text: The cleaned text, lines separated by ``\n``. Each line holds only words of its source
             line, in their order (no front matter, JSX tags, hidden comments).
         line_numbers: The source line of each line of ``text``; strictly increasing for text formats.
         sections: In order, covering the text without gaps; at least one where there is text.
@@ -462,9 +462,7 @@ class IndexReader(Protocol):
         """Returns how many chunks are indexed in all."""
         ...
 
-    def search_vectors(
-        self, queries: Float32Array, limit: int, scope: Scope
-    ) -> list[list[DenseHit]]:
+    def search_vectors(self, queries: Float32Array, limit: int, scope: Scope) -> list[list[DenseHit]]:
         """Returns for each row of ``queries`` ``(n, dim)`` the best ``limit`` chunks, best first."""
         ...
 
@@ -805,7 +803,7 @@ class RootStatus:
         root: The root.
         documents: Indexed documents.
         chunks: Indexed chunks.
-        watch: ``events``, ``polling``, ``starting`` or ``failed``, with a reason after a colon where there is one.
+        watch: ``events``, ``polling`` or ``failed``, with the reason behind a colon where there is one.
         state: How it looked at its last scan.
     """
 
