@@ -16,7 +16,7 @@ from pytest_mock import MockerFixture
 
 from copilotd import seed
 from copilotd.embed.encoder import load_encoder
-from copilotd.embed.models import locate
+from copilotd.embed.models import locate_model
 from copilotd.types import ChunkMetadata, Encoder, Float32Array
 
 DOCS = Path(__file__).parent / "fixtures" / "docs"
@@ -44,7 +44,7 @@ class WordEncoder:
 
 @pytest.fixture(scope="module")
 def real_encoder() -> Encoder:
-    return load_encoder(locate("all-MiniLM-L6-v2"))
+    return load_encoder(locate_model("all-MiniLM-L6-v2"))
 
 
 def chunk(doc_title: str, section_heading: str, text: str) -> dict[str, object]:
