@@ -37,7 +37,7 @@ class Places:
         socket: Where the daemon listens.
         socket_source: Why there, for messages: ``COPILOT_SOCKET``, ``state folder`` or ``temporary folder``.
         lock_file: Held by the daemon that owns the index.
-        log_file: Default log; the setting LOG_FILE replaces it.
+        log_file: The daemon's log.
     """
 
     config_dir: Path
@@ -79,6 +79,8 @@ def find_places(
     real_index = os.path.realpath(index_dir)
     instance = "" if real_index == os.path.realpath(default_index) else f"-{_digest(real_index)}"
 
+    default_log = platformdirs.user_log_path(APPLICATION, appauthor=False) / f"copilotd{instance}.log"
+
     socket, source = _path_setting("COPILOT_SOCKET", env, stored, file.parent), "COPILOT_SOCKET"
     if socket is None:
         socket, source = state_dir / f"copilotd{instance}.sock", "state folder"
@@ -99,7 +101,7 @@ def find_places(
         socket=socket,
         socket_source=source,
         lock_file=index_dir / "copilotd.lock",
-        log_file=platformdirs.user_log_path(APPLICATION, appauthor=False) / f"copilotd{instance}.log",
+        log_file=_path_setting("LOG_FILE", env, stored, file.parent) or default_log,
     )
 
 

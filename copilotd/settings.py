@@ -1,0 +1,297 @@
+"""Settings: read once at the edge, from the environment and then the settings file, all problems together.
+
+A ``.env`` of the current directory is never read: a cloned repository must not choose the provider its
+reader's documents go to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import io
+import math
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import dotenv
+
+from copilotd import paths
+from copilotd.errors import SettingsError
+from copilotd.text import one_line
+
+PROVIDERS = ("anthropic", "openai", "ollama", "extractive")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+class Secret:
+    """A value that shows itself only when asked to; falsy when unset."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str = "") -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """Returns the value itself."""
+        return self._value
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __repr__(self) -> str:
+        return "Secret('********')" if self._value else "Secret('')"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+def _text(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("has control characters in it")
+    return value
+
+
+def _one_of(*choices: str, fold: Callable[[str], str] = str.lower) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if fold(value) not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}")
+        return fold(value)
+
+    return parse
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(f"must be a whole number from {low} to {high}") from None
+        if not low <= number <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def _number(low: float, high: float) -> Callable[[str], float]:
+    def parse(value: str) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not low <= number <= high:
+            raise ValueError(f"must be a number from {low:g} to {high:g}")
+        return number
+
+    return parse
+
+
+def _url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or not value.isprintable() or " " in value:
+        raise ValueError("must be a URL such as http://localhost:11434")
+    return value.rstrip("/")
+
+
+def _setting(parse: Callable[[str], object], default: Any) -> Any:
+    return dataclasses.field(default=default, metadata={"parse": parse})
+
+
+_UNSET = Secret()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting; an attribute is the lower-case name of its variable. ``.env.example`` explains each.
+
+    Attributes:
+        index_dir: Holds the index.
+        copilot_socket: Where the daemon listens.
+        copilot_env_file: The settings file that was read, or would have been.
+        log_file: The daemon's log.
+        warnings: What is odd but no error: unknown names in the file, a file open to others.
+    """
+
+    index_dir: Path
+    copilot_socket: Path
+    copilot_env_file: Path
+    log_file: Path
+
+    llm_provider: str = _setting(_one_of(*PROVIDERS), "extractive")
+    llm_model: str = _setting(_text, "")
+    anthropic_api_key: Secret = _setting(Secret, _UNSET)  # noqa: RUF009 (Secret is immutable)
+    anthropic_base_url: str = _setting(_url, "")
+    openai_api_key: Secret = _setting(Secret, _UNSET)  # noqa: RUF009 (Secret is immutable)
+    openai_base_url: str = _setting(_url, "")
+    ollama_base_url: str = _setting(_url, "http://localhost:11434")
+    provider_timeout_s: float = _setting(_number(1, 3600), 60.0)
+    max_answer_tokens: int = _setting(_whole(16, 128_000), 1024)
+
+    embed_model: str = _setting(_text, "all-MiniLM-L6-v2")
+    model_wait_s: float = _setting(_number(0, 3600), 120.0)
+
+    top_k: int = _setting(_whole(1, 100), 5)
+    confidence_threshold: float = _setting(_number(0, 1), 0.5)
+    min_score: float = _setting(_number(-1, 1), 0.0)
+
+    max_chunk_chars: int = _setting(_whole(100, 100_000), 2000)
+    chunk_overlap_chars: int = _setting(_whole(0, 50_000), 250)
+    max_file_bytes: int = _setting(_whole(1, 2**40), 20_000_000)
+    pdf_seconds: float = _setting(_number(1, 3600), 120.0)
+    pdf_memory_mb: int = _setting(_whole(256, 2**20), 2048)
+    sync_budget_s: float = _setting(_number(0, 600), 2.0)
+    reconcile_s: float = _setting(_number(0.1, 86_400), 30.0)
+
+    log_level: str = _setting(_one_of(*LOG_LEVELS, fold=str.upper), "INFO")
+    max_message_bytes: int = _setting(_whole(1024, 2**30), 1_048_576)
+    max_connections: int = _setting(_whole(1, 10_000), 256)
+    request_timeout_s: float = _setting(_number(1, 86_400), 600.0)
+
+    warnings: tuple[str, ...] = ()
+
+    def secrets(self) -> tuple[str, ...]:
+        """Returns every value that must not be logged: keys, and passwords inside URLs."""
+        keys = (self.anthropic_api_key.reveal(), self.openai_api_key.reveal())
+        urls = (self.anthropic_base_url, self.openai_base_url, self.ollama_base_url)
+        passwords = (urlsplit(url).password for url in urls)
+        return tuple(secret for secret in (*keys, *passwords) if secret)
+
+
+def setting_names() -> tuple[str, ...]:
+    """Returns the variable of every setting, in the order of ``.env.example``."""
+    return tuple(field.name.upper() for field in dataclasses.fields(Settings) if field.name != "warnings")
+
+
+def load_settings(env_file: str | None = None) -> Settings:
+    """Reads and checks every setting.
+
+    Values are trimmed; an empty one counts as unset. Whether the chosen provider has its key is checked
+    when it is used, since searching needs none.
+
+    Args:
+        env_file: What ``--env-file`` named; goes before COPILOT_ENV_FILE.
+
+    Raises:
+        SettingsError: Names every variable that is wrong, and where it was set.
+    """
+    environ = dict(os.environ)
+    found = paths.find_places(env_file, environ)
+    stored = _read_file(found.env_file)
+    # Of paths.py's making, so that the daemon listens where the client looks.
+    values: dict[str, Any] = {
+        "index_dir": found.index_dir,
+        "copilot_socket": found.socket,
+        "copilot_env_file": found.env_file,
+        "log_file": found.log_file,
+    }
+    problems: list[str] = []
+    for field in dataclasses.fields(Settings):
+        variable = field.name.upper()
+        if "parse" not in field.metadata:
+            continue
+        text, source = environ.get(variable, "").strip(), "the environment"
+        if not text:
+            text, source = stored.get(variable, "").strip(), str(found.env_file)
+        if not text:
+            continue
+        try:
+            values[field.name] = field.metadata["parse"](text)
+        except ValueError as error:
+            problems.append(f"{variable} {error}; {source} says '{one_line(text, 60)}'.")
+    if problems or (problem := _check_together(Settings(**values))):
+        raise _settings_error(problems or [problem])
+    return Settings(**values, warnings=_warnings(found.env_file, stored))
+
+
+def _read_file(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}  # find_places has refused one that was named
+    # Without interpolation: `$` is legal in keys, and paths.py must read the same without the library.
+    bindings = dotenv.dotenv_values(stream=io.StringIO(text), interpolate=False)
+    return {name: value for name, value in bindings.items() if value is not None}
+
+
+def _check_together(settings: Settings) -> str:
+    if settings.chunk_overlap_chars * 2 > settings.max_chunk_chars:
+        return (
+            f"CHUNK_OVERLAP_CHARS ({settings.chunk_overlap_chars}) must be at most half of "
+            f"MAX_CHUNK_CHARS ({settings.max_chunk_chars})."
+        )
+    return ""
+
+
+def _settings_error(problems: list[str]) -> SettingsError:
+    hint = "copilotd --help names the settings file; .env.example explains every setting."
+    if len(problems) == 1:
+        return SettingsError(problems[0], hint)
+    lines = "".join(f"\n  {problem}" for problem in problems)
+    return SettingsError(f"{len(problems)} settings are wrong:{lines}", hint)
+
+
+def _warnings(path: Path, stored: Mapping[str, str]) -> tuple[str, ...]:
+    warnings = []
+    known = set(setting_names())
+    for name in sorted(set(stored) - known):
+        near = difflib.get_close_matches(name.upper(), known, n=1)
+        advice = f"; did you mean {near[0]}?" if near else "."
+        warnings.append(f"{path}: unknown setting {one_line(name, 60)} is ignored{advice}")
+    if "COPILOT_ENV_FILE" in stored:
+        warnings.append(f"{path}: COPILOT_ENV_FILE has no effect inside a settings file.")
+    try:
+        mode = path.stat().st_mode & 0o777
+    except OSError:
+        return tuple(warnings)
+    if mode & 0o077:
+        warnings.append(f"{path} is open to other users (mode {mode:04o}); run: chmod 600 {path}")
+    return tuple(warnings)
+
+
+def provider_arguments(settings: Settings) -> dict[str, Any]:
+    """Returns what :func:`copilotd.llm.make_provider` takes; empty for ``extractive``.
+
+    Raises:
+        SettingsError: The chosen provider's key or model is missing, or the key can't be one.
+    """
+    provider = settings.llm_provider
+    if provider == "extractive":
+        return {}
+    if not settings.llm_model:
+        raise _missing("LLM_MODEL", settings)
+    arguments: dict[str, Any] = {
+        "name": provider,
+        "model": settings.llm_model,
+        "timeout_s": settings.provider_timeout_s,
+    }
+    if provider == "ollama":
+        return arguments | {"base_url": settings.ollama_base_url}
+    key = settings.anthropic_api_key if provider == "anthropic" else settings.openai_api_key
+    variable = f"{provider.upper()}_API_KEY"
+    if not key:
+        raise _missing(variable, settings)
+    if not (key.reveal().isascii() and key.reveal().isprintable()) or " " in key.reveal():
+        raise SettingsError(
+            f"{variable} has blanks or other characters in it that no key has.",
+            f"Correct it in {settings.copilot_env_file}, then run: copilot restart",
+        )
+    base_url = settings.anthropic_base_url if provider == "anthropic" else settings.openai_base_url
+    return arguments | {"api_key": key.reveal(), "base_url": base_url or None}
+
+
+def _missing(variable: str, settings: Settings) -> SettingsError:
+    # A service doesn't see what a shell profile exports: say whose setting it is and where it goes.
+    return SettingsError(
+        f"{variable} is not set for the daemon, and LLM_PROVIDER={settings.llm_provider} needs it.",
+        f"Put {variable}=… into {settings.copilot_env_file} (chmod 600), then run: copilot restart",
+    )
