@@ -1,0 +1,289 @@
+"""Finds the passages for a question: by meaning (vectors) and by words (BM25), blended.
+
+Both retrievers restrict to the scope before they rank. The blend is linear on raw scores, not on
+ranks: a cosine says how near the best passage is, and a rank says only that another was farther.
+What else re-orders the list is cheap, is computed from text already loaded, and each part is shown
+in :attr:`Hit.details`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
+
+from copilotd.index.analysis import QueryTerms, QueryWord, analyse, analyse_query
+from copilotd.index.keywords import match_any
+from copilotd.types import Encoder, Float32Array, Hit, IndexReader, Retrieval, Scope, StoredChunk
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What each part of the score is worth, in units of cosine.
+
+    Attributes:
+        lexical: Of the BM25 score, which is scaled to 0..1 by the best one.
+        smoothing: Added to the best BM25 score when scaling, so that a question none of whose words
+            says much isn't treated as a perfect match.
+        coverage: Of the rarity-weighted share of the question's words that stand in the chunk.
+        heading: Of that share within title and headings.
+        phrase: Of the share of the question's word pairs that stand side by side in the chunk.
+        document: Of the document's best other chunks.
+        candidates: How many chunks of each retriever are looked at.
+    """
+
+    lexical: float = 0.35
+    smoothing: float = 8.0
+    coverage: float = 0.0
+    heading: float = 0.0
+    phrase: float = 0.0
+    document: float = 0.0
+    candidates: int = 60
+
+
+WEIGHTS = Weights()
+
+
+def retrieve(
+    query: str,
+    index: IndexReader,
+    encoder: Encoder | None,
+    scope: Scope,
+    top_k: int,
+    weights: Weights = WEIGHTS,
+) -> Retrieval:
+    """Returns the best ``top_k`` chunks for ``query``, with the evidence the gate reads.
+
+    Args:
+        query: Any text; none of it is query syntax.
+        index: One consistent view of the index.
+        encoder: The embedding model; None searches by words alone.
+        scope: What may be found; applied before ranking.
+        top_k: At most so many hits.
+        weights: Of the parts of the score.
+    """
+    clock = _Clock()
+    asked = analyse_query(query)
+    known = _Known(asked, index)
+    terms = known.terms
+    clock.lap("analyse")
+    lexical = {
+        hit.chunk_id: hit.score
+        for hit in index.search_keywords(match_any(terms.tokens), weights.candidates, scope)
+    }
+    clock.lap("keywords")
+    dense: dict[int, float] = {}
+    if encoder is not None and query.strip():
+        vectors = encoder.encode([query])
+        clock.lap("encode")
+        dense = _dense(index, vectors, list(lexical), weights.candidates, scope)
+        clock.lap("vectors")
+    chunks = index.load_chunks(list(dense | lexical))
+    clock.lap("load")
+    hits = _rank(list(chunks.values()), dense, lexical, known, weights)
+    evidence = _evidence(hits, dense, lexical, known)
+    hits = _without_copies(hits)[:top_k]
+    clock.lap("rank")
+    return Retrieval(
+        query=query,
+        hits=tuple(hits),
+        top_score=max((hit.dense for hit in hits if hit.dense is not None), default=0.0),
+        evidence=evidence,
+        corrections=known.corrections,
+        dense=encoder is not None,
+        timings_ms=clock.laps,
+    )
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = (now - self._last) * 1000
+        self._last = now
+
+
+class _Known:
+    """The question's words as the corpus knows them: their rarity, and near words for unknown ones."""
+
+    def __init__(self, asked: QueryTerms, index: IndexReader) -> None:
+        self._chunks = max(index.chunk_count(), 1)
+        self.frequencies = index.document_frequencies(asked.tokens)
+        self.corrections: dict[str, str] = {}
+        words = []
+        vocabulary: Mapping[str, int] | None = None
+        for word in asked.words:
+            if _may_be_misspelt(word) and not any(self.frequencies.get(token) for token in word.tokens):
+                vocabulary = index.vocabulary() if vocabulary is None else vocabulary
+                near = _nearest(word.tokens[0], vocabulary)
+                if near:
+                    self.corrections[word.surface] = near
+                    self.frequencies[near] = vocabulary[near]
+                    word = replace(word, tokens=(near,))
+            words.append(word)
+        self.terms = QueryTerms(tuple(words))
+        self.asked = asked
+
+    def rarity(self, token: str) -> float:
+        """The weight of a token: high for rare ones, highest for unknown ones."""
+        return math.log((self._chunks + 1) / (self.frequencies.get(token, 0) + 0.5))
+
+    def covered(self, tokens: frozenset[str] | set[str]) -> float:
+        """The rarity-weighted share, 0..1, of the deciding words that ``tokens`` holds."""
+        total = found = 0.0
+        for word in self.terms.content:
+            weight = max((self.rarity(token) for token in word.tokens), default=0.0)
+            total += weight
+            found += weight * _held(word, tokens)
+        return found / total if total else 0.0
+
+
+def _held(word: QueryWord, tokens: frozenset[str] | set[str]) -> float:
+    """How much of a word stands there: all of it, or for an identifier a part of its parts."""
+    if word.tokens[0] in tokens:
+        return 1.0
+    parts = word.tokens[1:]
+    return 0.8 * sum(part in tokens for part in parts) / len(parts) if parts else 0.0
+
+
+def _may_be_misspelt(word: QueryWord) -> bool:
+    return len(word.tokens) == 1 and len(word.tokens[0]) >= 4 and word.surface.isalpha() and not word.stop
+
+
+def _nearest(token: str, vocabulary: Mapping[str, int]) -> str:
+    """Returns the likeliest known word within one typing slip (two for a long word), or nothing.
+
+    Slips are insertions, deletions, substitutions and swaps of neighbours; the first letter is
+    taken as right, which is where people err least and what keeps ``restic`` from becoming ``static``.
+    """
+    allowed = 1 if len(token) < 8 else 2
+    near = [
+        (distance, -vocabulary[candidate], candidate)
+        for candidate, distance, _ in process.extract(
+            token,
+            [
+                term
+                for term in vocabulary
+                if term[0] == token[0] and abs(len(term) - len(token)) <= allowed and term.isalpha()
+            ],
+            scorer=OSA.distance,
+            score_cutoff=allowed,
+            limit=20,
+        )
+    ]
+    return min(near)[2] if near else ""
+
+
+def _dense(
+    index: IndexReader, vectors: Float32Array, wanted: Sequence[int], limit: int, scope: Scope
+) -> dict[int, float]:
+    """Returns the cosines of the nearest chunks and of those the words found."""
+    found = {hit.chunk_id: hit.score for hit in index.search_vectors(vectors, limit, scope)[0]}
+    others = [chunk_id for chunk_id in wanted if chunk_id not in found]
+    if others:
+        scores = index.score_chunks(vectors, others)[0]
+        found.update(
+            (chunk_id, float(score))
+            for chunk_id, score in zip(others, scores, strict=True)
+            if not np.isnan(score)
+        )
+    return found
+
+
+def _rank(
+    chunks: Sequence[StoredChunk],
+    dense: Mapping[int, float],
+    lexical: Mapping[int, float],
+    known: _Known,
+    weights: Weights,
+) -> list[Hit]:
+    best = max(lexical.values(), default=0.0) + weights.smoothing
+    hits = []
+    for chunk in chunks:
+        cosine = dense.get(chunk.id)
+        words = lexical.get(chunk.id, 0.0)
+        details: dict[str, float] = {"words": weights.lexical * words / best}
+        if weights.coverage or weights.heading or weights.phrase:
+            heading = set(analyse(" ".join((chunk.title, *chunk.metadata.heading_path))))
+            body = analyse(chunk.text)
+            details["coverage"] = weights.coverage * known.covered(heading.union(body))
+            details["heading"] = weights.heading * known.covered(heading)
+            details["phrase"] = weights.phrase * _phrases(known.terms.phrases, body)
+        score = (cosine or 0.0) + sum(details.values())
+        hits.append(Hit(chunk, score, cosine, words, details))
+    hits.sort(key=lambda hit: (-hit.score, hit.chunk.id))
+    if weights.document:
+        hits = _with_documents(hits, weights.document)
+    return hits
+
+
+def _phrases(pairs: Sequence[tuple[str, ...]], body: Sequence[str]) -> float:
+    """The share of the question's word pairs that stand side by side, at most two tokens apart."""
+    if not pairs:
+        return 0.0
+    near = {(a, b) for step in (1, 2) for a, b in zip(body, body[step:], strict=False)}
+    return sum(pair in near for pair in pairs) / len(pairs)
+
+
+def _with_documents(hits: Sequence[Hit], weight: float) -> list[Hit]:
+    """Raises chunks whose documents hold other good ones: the second and third best beside them."""
+    best: dict[int, list[float]] = {}
+    for hit in hits:
+        best.setdefault(hit.chunk.document_id, []).append(hit.score)
+    raised = []
+    for hit in hits:
+        others = list(best[hit.chunk.document_id])
+        others.remove(hit.score)
+        bonus = weight * sum(others[:2]) / 2
+        raised.append(replace(hit, score=hit.score + bonus, details={**hit.details, "document": bonus}))
+    raised.sort(key=lambda hit: (-hit.score, hit.chunk.id))
+    return raised
+
+
+_WORDS = re.compile(r"\w+")
+
+
+def _without_copies(hits: Sequence[Hit]) -> list[Hit]:
+    """Drops chunks whose words are those of a better one: copies of one text in several places."""
+    seen: set[int] = set()
+    kept = []
+    for hit in hits:
+        words = hash(tuple(_WORDS.findall(hit.chunk.text.lower())))
+        if words not in seen:
+            seen.add(words)
+            kept.append(hit)
+    return kept
+
+
+def _evidence(
+    hits: Sequence[Hit], dense: Mapping[int, float], lexical: Mapping[int, float], known: _Known
+) -> dict[str, float]:
+    """Returns the raw evidence; :mod:`copilotd.query.gate` says what each means."""
+    top = [hit.chunk for hit in hits[:3]]
+    held = [
+        frozenset(analyse(" ".join((chunk.title, *chunk.metadata.heading_path, chunk.context, chunk.text))))
+        for chunk in top
+    ]
+    by_meaning = sorted(dense, key=lambda i: -dense[i])[:10]
+    by_words = sorted(lexical, key=lambda i: -lexical[i])[:10]
+    shared = len(set(by_meaning) & set(by_words))
+    return {
+        "cosine": max(dense.values(), default=0.0),
+        "first_cosine": (hits[0].dense or 0.0) if hits else 0.0,
+        "coverage": max((known.covered(tokens) for tokens in held), default=0.0),
+        "first_coverage": known.covered(held[0]) if held else 0.0,
+        "union_coverage": known.covered(frozenset().union(*held)) if held else 0.0,
+        "agreement": shared / 10,
+        "margin": hits[0].score - hits[min(9, len(hits) - 1)].score if hits else 0.0,
+        "words": float(len(known.terms.content)),
+        "best_lexical": max(lexical.values(), default=0.0),
+    }
