@@ -1,0 +1,284 @@
+"""Markdown and MDX: markdown-it finds the blocks, the source lines become the text.
+
+Only the block structure is parsed; inline markup is parsed for headings alone, whose own words name the
+sections. All other text is kept as it was written, because answers quote it, less what no reader sees.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from copilotd.ingest.decode import decode
+from copilotd.ingest.dialects import use_dialects
+from copilotd.ingest.frontmatter import read_front_matter
+from copilotd.ingest.lines import Layout, clean_characters, has_words, lay_out
+from copilotd.ingest.markup import component_names, strip_markup
+from copilotd.types import Block, BlockKind, Document, Section
+
+_ATTRIBUTES = re.compile(r"\s*\{:?\s*(?P<list>[#.][\w:.-][^{}]*|[\w-]+\s*=[^{}]*)\}\s*$")
+_ANCHOR = re.compile(r"#([\w:.-]+)")
+_ANCHOR_COMMENT = re.compile(r"\{/\*\s*#([\w:.-]+)\s*\*/\}\s*$")
+_ANCHOR_TAG = re.compile(r"<a\s[^>]*?\b(?:id|name)\s*=\s*[\"']?([\w:.-]+)", re.IGNORECASE)
+_MARKS_ONLY = re.compile(r"[\s>*+#|-]*|\s*\d+[.)]\s*")
+_KINDS = {
+    "fence": BlockKind.CODE,
+    "code_block": BlockKind.CODE,
+    "table_open": BlockKind.TABLE,
+    "heading_open": BlockKind.HEADING,
+    "html_block": BlockKind.OTHER,
+    "jsx": BlockKind.OTHER,
+    "directive": BlockKind.OTHER,
+    "container_title": BlockKind.PARAGRAPH,
+    "paragraph_open": BlockKind.PARAGRAPH,
+}
+_CONTAINERS = {"list_item": BlockKind.LIST_ITEM, "blockquote": BlockKind.QUOTE}
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A block without blocks in it, by source lines (0-based, half-open)."""
+
+    kind: BlockKind
+    token: str
+    start: int
+    end: int
+    group: int
+    level: int = 0
+    content: str = ""
+
+
+class MarkdownParser:
+    """Reads Markdown: CommonMark, tables and the usual dialects."""
+
+    name = "markdown"
+    version = 1
+    suffixes: tuple[str, ...] = (".md", ".markdown")
+    isolated = False
+    _mdx = False
+
+    def __init__(self) -> None:
+        self._parser = MarkdownIt("commonmark", {"maxNesting": 40}).enable("table")
+        use_dialects(self._parser, mdx=self._mdx)
+
+    def parse(self, source: bytes, doc_title: str) -> Document:
+        """Parses ``source``.
+
+        Raises:
+            ParseError: The bytes are not text.
+        """
+        text = decode(source)
+        front = read_front_matter(text)
+        lines = text.split("\n")
+        lines[: front.lines] = [""] * front.lines
+        body = "\n".join(lines) if front.lines else text
+        components = component_names(body)
+        if self._mdx:
+            components |= {""}
+        env: dict[str, Any] = {"mdx": self._mdx, "components": components}
+        tokens: list[Token] = []
+        self._parser.block.parse(body.replace("\0", "\N{REPLACEMENT CHARACTER}"), self._parser, env, tokens)
+        leaves = _with_gaps(list(_leaves(tokens)), lines)
+        layout = _clean(lines, leaves, components)
+        headings = [
+            (leaf, *self._heading(leaf.content, env)) for leaf in leaves if leaf.token == "heading_open"
+        ]
+        sections = _sections(headings, layout, doc_title)
+        first = next((section.heading for section in sections if section.level == 1 and section.heading), "")
+        return Document(
+            doc_title=doc_title,
+            title=clean_characters(front.title) or first,
+            text=layout.text,
+            line_numbers=layout.line_numbers,
+            sections=sections,
+            blocks=_blocks(leaves, layout),
+            description=clean_characters(front.description),
+        )
+
+    def _heading(self, content: str, env: Mapping[str, Any]) -> tuple[str, str]:
+        """Returns a heading's words without inline markup, and its anchor."""
+        anchor = ""
+        if match := _ANCHOR_COMMENT.search(content) or _ANCHOR_TAG.search(content):
+            anchor = match[1]
+        while match := _ATTRIBUTES.search(content):
+            if found := _ANCHOR.match(match["list"]):
+                anchor = found[1]
+            content = content[: match.start()]
+        content = strip_markup(content, env["components"])
+        if _plain(content):
+            return " ".join(clean_characters(content).split()), anchor
+        tokens: list[Token] = []
+        self._parser.inline.parse(content, self._parser, dict(env), tokens)
+        return " ".join(clean_characters("".join(_words(tokens))).split()), anchor
+
+
+class MdxParser(MarkdownParser):
+    """Reads MDX: Markdown with components, where indented text is no code."""
+
+    name = "mdx"
+    suffixes = (".mdx",)
+    _mdx = True
+
+
+def _plain(content: str) -> bool:
+    return not re.search(r"[\\`*_\[\]<&!\n]", content)
+
+
+def _words(tokens: Sequence[Token]) -> Iterator[str]:
+    for token in tokens:
+        if token.type == "image":
+            yield from _words(token.children or [])
+        elif token.type in ("softbreak", "hardbreak"):
+            yield " "
+        else:
+            yield token.content
+
+
+def _leaves(tokens: Sequence[Token]) -> Iterator[_Leaf]:
+    """Yields the blocks that hold no others; what is in one list, quote or admonition shares a group."""
+    group = depth = directive_depth = 0
+    containers: list[str] = []
+    table = False
+    for index, token in enumerate(tokens):
+        kind = token.type
+        if kind == "table_close":
+            table = False
+        if table:
+            continue
+        if kind.endswith("_open") and kind not in _KINDS:
+            if not depth and not directive_depth:
+                group += 1
+            depth += 1
+            containers.append(kind[:-5])
+        elif kind.endswith("_close") and f"{kind[:-6]}_open" not in _KINDS:
+            depth -= 1
+            containers.pop()
+        if kind not in _KINDS and kind != "unseen" or token.map is None:
+            continue
+        table = kind == "table_open"
+        opens = closes = False
+        if kind == "directive" and not depth:
+            closes = token.meta.get("closes", False)
+            opens = not closes
+        if not depth and not directive_depth:
+            group += 1
+        directive_depth = max(0, directive_depth + opens - closes)
+        leaf_kind = _KINDS.get(kind, BlockKind.OTHER)
+        if kind == "paragraph_open":
+            for container in reversed(containers):
+                if container in _CONTAINERS:
+                    leaf_kind = _CONTAINERS[container]
+                    break
+        heading = kind == "heading_open"
+        yield _Leaf(
+            leaf_kind,
+            kind,
+            token.map[0],
+            token.map[1],
+            group,
+            int(token.tag[1]) if heading else 0,
+            tokens[index + 1].content if heading else "",
+        )
+
+
+def _with_gaps(leaves: list[_Leaf], lines: Sequence[str]) -> list[_Leaf]:
+    """Adds the lines that belong to no block, such as link definitions, so that nothing gets lost."""
+    whole: list[_Leaf] = []
+    line = 0
+    group = -1
+    for leaf in [*leaves, _Leaf(BlockKind.OTHER, "end", len(lines), len(lines), 0)]:
+        gap = line
+        while gap < leaf.start:
+            if not lines[gap].strip():
+                gap += 1
+                continue
+            end = gap
+            while end < leaf.start and lines[end].strip():
+                end += 1
+            whole.append(_Leaf(BlockKind.OTHER, "gap", gap, end, group))
+            group -= 1
+            gap = end
+        if leaf.token != "end" and leaf.end > line:
+            whole.append(leaf)
+            line = leaf.end
+    return whole
+
+
+def _clean(lines: Sequence[str], leaves: Sequence[_Leaf], components: frozenset[str]) -> Layout:
+    kept: list[str | None] = list(lines)
+    verbatim: set[int] = set()
+    for leaf in leaves:
+        if leaf.kind is BlockKind.CODE:
+            verbatim.update(range(leaf.start, leaf.end))
+            continue
+        if leaf.token == "unseen":
+            kept[leaf.start : leaf.end] = [None] * (leaf.end - leaf.start)
+            continue
+        source = lines[leaf.start : leaf.end]
+        joined = "\n".join(source)
+        if "<" not in joined and "{/*" not in joined:
+            continue
+        if leaf.kind is BlockKind.TABLE:
+            stripped = [strip_markup(line, components) for line in source]
+        else:
+            stripped = strip_markup(joined, components).split("\n")
+        for number, (before, after) in enumerate(zip(source, stripped, strict=True), leaf.start):
+            if before != after:
+                indent = before[: len(before) - len(before.lstrip())]
+                kept[number] = None if _MARKS_ONLY.fullmatch(after) else indent + after.strip()
+    odd = clean_characters("\n".join(line or "" for line in kept)).split("\n")
+    return lay_out(
+        [None if line is None else cleaned for line, cleaned in zip(kept, odd, strict=True)], verbatim
+    )
+
+
+def _sections(
+    headings: Sequence[tuple[_Leaf, str, str]], layout: Layout, doc_title: str
+) -> tuple[Section, ...]:
+    size = len(layout.text)
+    if not size:
+        return ()
+    starts = [layout.starts[leaf.start] for leaf, _, _ in headings]
+    sections: list[Section] = []
+    if not starts or starts[0] > 0:
+        sections.append(Section(doc_title, 0, (), 0, starts[0] if starts else size))
+    above: list[tuple[int, str]] = []
+    for (leaf, heading, anchor), start, end in zip(headings, starts, [*starts[1:], size], strict=True):
+        while above and above[-1][0] >= leaf.level:
+            above.pop()
+        above.append((leaf.level, heading))
+        if start < end:
+            path = tuple(name for _, name in above if name)
+            sections.append(Section(heading, leaf.level, path, start, end, anchor))
+    return tuple(sections)
+
+
+def _blocks(leaves: Sequence[_Leaf], layout: Layout) -> tuple[Block, ...]:
+    blocks: list[Block] = []
+    text, starts, ends = layout.text, layout.starts, layout.ends
+    for leaf in leaves:
+        first, last = leaf.start, leaf.end - 1
+        while last >= first and ends[last] <= starts[first]:
+            last -= 1
+        start, end = starts[first], ends[last] if last >= first else 0
+        shown = text[start:end]
+        if not has_words(shown):
+            continue
+        blank = len(shown) - len(shown.lstrip())
+        start += shown.rfind("\n", 0, blank) + 1
+        end = start + len(text[start:end].rstrip())
+        blocks.append(Block(leaf.kind, start, end, leaf.group, _header_end(leaf, layout, start, end)))
+    return tuple(blocks)
+
+
+def _header_end(leaf: _Leaf, layout: Layout, start: int, end: int) -> int:
+    if leaf.kind is BlockKind.TABLE:
+        return min(layout.ends[min(leaf.start + 1, len(layout.ends) - 1)], end)
+    if leaf.token == "fence":
+        return min(layout.ends[leaf.start], end)
+    return start

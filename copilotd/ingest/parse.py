@@ -1,0 +1,69 @@
+"""Suffix to parser: the one way from a file's bytes to a Document."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from copilotd.errors import ParseError
+from copilotd.ingest.isolate import parse_isolated
+from copilotd.ingest.markdown import MarkdownParser, MdxParser
+from copilotd.ingest.pdf import PdfParser
+from copilotd.ingest.plain import PlainTextParser
+from copilotd.text import printable
+from copilotd.types import Document, Parser
+
+PDF_SECONDS = 120.0
+PDF_MEMORY_BYTES = 2048 * 1024 * 1024
+
+_PARSERS: tuple[Parser, ...] = (MarkdownParser(), MdxParser(), PlainTextParser(), PdfParser())
+PARSERS_FINGERPRINT = ",".join(f"{parser.name}={parser.version}" for parser in _PARSERS)
+
+
+@cache
+def _by_suffix() -> dict[str, Parser]:
+    return {suffix: parser for parser in _PARSERS for suffix in parser.suffixes}
+
+
+def supported_suffixes() -> tuple[str, ...]:
+    """Returns the suffixes that have a parser, lower-case with their dot."""
+    return tuple(_by_suffix())
+
+
+def parser_for(path: str) -> Parser | None:
+    """Returns the parser for a file name, or None where its suffix is not supported."""
+    return _by_suffix().get(os.path.splitext(path)[1].lower())
+
+
+def doc_title_of(path: str) -> str:
+    """Returns the file's name without suffix, safe to show."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return printable(stem, keep_newlines=False).strip() or "untitled"
+
+
+def parse_file(
+    path: str, source: bytes, *, seconds: float = PDF_SECONDS, memory_bytes: int = PDF_MEMORY_BYTES
+) -> Document:
+    """Parses the content of a file; what may hang or explode runs in a child process.
+
+    Args:
+        path: The file's path; its suffix chooses the parser and its name is the doc_title.
+        source: The file's bytes.
+        seconds: Time limit of a child process.
+        memory_bytes: Memory limit of a child process.
+
+    Raises:
+        ParseError: The file cannot be read; the message is the reason.
+    """
+    parser = parser_for(path)
+    if parser is None:
+        raise ParseError(f"no parser for {os.path.splitext(path)[1] or 'files without a suffix'}")
+    title = doc_title_of(path)
+    if parser.isolated:
+        return parse_isolated(parser.name, source, title, seconds=seconds, memory_bytes=memory_bytes)
+    try:
+        return parser.parse(source, title)
+    except ParseError:
+        raise
+    except Exception as error:  # a parser's mistake costs one document, never the run
+        raise ParseError(f"could not be read ({type(error).__name__}: {error})") from error
