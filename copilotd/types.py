@@ -522,6 +522,7 @@ class Retrieval:
         corrections: Words the corpus doesn't know → the near words searched instead.
         dense: Whether vectors took part (False while the model loads).
         timings_ms: Milliseconds by stage.
+        rarity: The question's deciding tokens, corrected, with their weight: rare words say more.
     """
 
     query: str
@@ -531,6 +532,7 @@ class Retrieval:
     corrections: Mapping[str, str] = field(default_factory=dict)
     dense: bool = True
     timings_ms: Mapping[str, float] = field(default_factory=dict)
+    rarity: Mapping[str, float] = field(default_factory=dict)
 
 
 class ConfidenceLevel(StrEnum):

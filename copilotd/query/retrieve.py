@@ -98,6 +98,7 @@ def retrieve(
         corrections=known.corrections,
         dense=encoder is not None,
         timings_ms=clock.laps,
+        rarity=known.weights(),
     )
 
 
@@ -136,6 +137,10 @@ class _Known:
     def rarity(self, token: str) -> float:
         """The weight of a token: high for rare ones, highest for unknown ones."""
         return math.log((self._chunks + 1) / (self.frequencies.get(token, 0) + 0.5))
+
+    def weights(self) -> dict[str, float]:
+        """Each deciding token's rarity."""
+        return {token: self.rarity(token) for token in self.terms.tokens}
 
     def covered(self, tokens: frozenset[str] | set[str]) -> float:
         """The rarity-weighted share, 0..1, of the deciding words that ``tokens`` holds."""
