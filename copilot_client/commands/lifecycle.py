@@ -1,0 +1,79 @@
+"""``copilot start``, ``stop`` and ``restart``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from copilot_client.connection import Connection, NotRunning
+from copilot_client.launch import UNKNOWN_PID, start_daemon, stop_daemon
+from copilot_client.options import json_option
+from copilot_client.output import tell, write_json, write_lines
+from copilotd.paths import Places, find_places
+
+START_EXAMPLES = "Example: copilot start"
+STOP_EXAMPLES = "Example: copilot stop --json"
+RESTART_EXAMPLES = "Example: copilot restart"
+
+
+@click.command(epilog=START_EXAMPLES)
+@json_option
+def start(as_json: bool) -> None:
+    """Starts the daemon and waits until it answers; does nothing where it runs already."""
+    places = find_places()
+    try:
+        connection, started = Connection.open(places.socket), False
+    except NotRunning:
+        tell(["Starting the daemon…"])
+        connection, started = start_daemon(places), True
+    with connection:
+        said = connection.hello()
+    _report(said, as_json=as_json, started=started)
+
+
+@click.command(epilog=STOP_EXAMPLES)
+@json_option
+def stop(as_json: bool) -> None:
+    """Stops the daemon and waits until it is gone. Nothing indexed is lost."""
+    stopped = _stop(find_places())
+    if as_json:
+        write_json(stopped or {"stopped": False})
+    else:
+        write_lines([_stopped_sentence(stopped)])
+
+
+@click.command(epilog=RESTART_EXAMPLES)
+@json_option
+def restart(as_json: bool) -> None:
+    """Stops the daemon where it runs, and starts it."""
+    places = find_places()
+    stopped = _stop(places)
+    if not as_json:
+        write_lines([_stopped_sentence(stopped)])
+    with start_daemon(places) as connection:
+        said = connection.hello()
+    _report(said, as_json=as_json, started=True)
+
+
+def _stop(places: Places) -> dict[str, Any] | None:
+    try:
+        pid, way = stop_daemon(places)
+    except NotRunning:
+        return None
+    return {"stopped": True, "pid": pid or None, "by": way}
+
+
+def _stopped_sentence(stopped: dict[str, Any] | None) -> str:
+    if stopped is None:
+        return "The daemon is not running."
+    who = f"The daemon (pid {stopped['pid']})" if stopped["pid"] != UNKNOWN_PID else "The daemon"
+    return f"{who} has stopped" + (" after SIGTERM." if stopped["by"] == "signal" else ".")
+
+
+def _report(said: Any, *, as_json: bool, started: bool) -> None:
+    if as_json:
+        write_json({**said, "started": started})
+    else:
+        already = "runs" if started else "already runs"
+        write_lines([f"The daemon {already} (pid {said.get('pid')}, version {said.get('version')})."])

@@ -1,0 +1,62 @@
+"""One request to the daemon, which is started first where that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from copilot_client.connection import Connection, Listener, NotRunning, Starting
+from copilot_client.output import tell
+from copilotd.errors import ShuttingDown
+from copilotd.paths import Places, find_places
+
+# A little above the daemon's own REQUEST_TIMEOUT_S, so that its sentence comes first.
+ANSWER_S = 630.0
+
+
+def connect(places: Places, *, start: bool) -> Connection:
+    """Connects to the daemon; where it isn't running, starts it if ``start``.
+
+    Raises:
+        DaemonUnavailable: There is none, or it didn't come up.
+    """
+    try:
+        return Connection.open(places.socket)
+    except NotRunning:
+        from copilot_client.launch import lock_holder, start_daemon
+
+        if start:
+            tell(["Starting the daemon…"])
+            return start_daemon(places)
+        holder = lock_holder(places.lock_file)
+        if holder is not None:
+            raise Starting(holder) from None
+        raise
+
+
+def request(
+    method: str,
+    params: Mapping[str, Any],
+    *,
+    start: bool = False,
+    places: Places | None = None,
+    on_progress: Listener | None = None,
+    on_delta: Callable[[str], None] | None = None,
+    seconds: float | None = ANSWER_S,
+) -> dict[str, Any]:
+    """Sends one request over a connection of its own and returns the result; see Connection.call."""
+    places = places or find_places()
+    with connect(places, start=start) as connection:
+        try:
+            return connection.call(
+                method, params, on_progress=on_progress, on_delta=on_delta, seconds=seconds
+            )
+        except ShuttingDown:
+            if not start:
+                raise
+    # It was told to stop just before: wait for its end, then ask the next one.
+    from copilot_client.launch import wait_until_gone
+
+    wait_until_gone(places)
+    with connect(places, start=True) as connection:
+        return connection.call(method, params, on_progress=on_progress, on_delta=on_delta, seconds=seconds)
