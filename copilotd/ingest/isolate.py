@@ -1,0 +1,345 @@
+"""Parsing in a child process with limits on time, memory and output.
+
+    daemon  --request line, bytes-->  child  --length, JSON-->  daemon
+
+One child serves many files, because starting Python and pdfplumber costs 0.3 s and more; it is
+replaced after any failure, after MAX_FILES files, and when another memory limit is asked for.
+It is started as a new program (never forked: a fork copies the locks of threads that are gone).
+
+The child never outlives the daemon: a pipe whose other end only the daemon holds closes when the
+daemon dies, however it dies, and a thread of the child that waits for that ends it. (Linux'
+PR_SET_PDEATHSIG can't be used: it fires when the *thread* that started the child ends.) A CPU-time
+limit stops a child whose interpreter no longer gives that thread a turn. The child runs at low
+priority, in its own session (Ctrl-C reaches the daemon only), without core dumps, and gets neither
+the keys nor the working folder of the daemon.
+
+Linux enforces the memory limit (RLIMIT_AS); macOS accepts and ignores it, there the time limit is
+what stops an exploding file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import json
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import IO, Any
+
+from copilotd.errors import ParseError
+from copilotd.ingest.document_json import document_from_json, document_to_json, dump
+from copilotd.types import Document, JSONObject, Parser
+
+MAX_FILES = 50
+MAX_OUTPUT_BYTES = 128 * 1024 * 1024
+_MAX_IDLE = 1
+_PARSERS = {"pdf": "copilotd.ingest.pdf:PdfParser"}
+_PIECE = 1 << 16
+_KEPT_VARIABLES = (
+    "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH",
+)  # fmt: skip
+
+
+class _Ended(Exception):
+    """The child closed its output before the answer was complete."""
+
+
+class _Child:
+    """A child process and the pipes to it."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self.memory_bytes = memory_bytes
+        self.files = 0
+        life_read, self._life = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "copilotd.ingest.isolate", str(memory_bytes), str(life_read)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd="/",
+                env=_environment(),
+                pass_fds=(life_read,),
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(self._life)
+            raise
+        finally:
+            os.close(life_read)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input: IO[bytes] = self._process.stdin
+        self._output: IO[bytes] = self._process.stdout
+        os.set_blocking(self._input.fileno(), False)
+        os.set_blocking(self._output.fileno(), False)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, request: bytes, deadline: float) -> bytes:
+        """Sends ``request``, returns the answer.
+
+        Raises:
+            TimeoutError: The deadline (monotonic clock) passed.
+            _Ended: The child ended.
+            OverflowError: The answer is larger than MAX_OUTPUT_BYTES.
+        """
+        unsent = memoryview(request)
+        received = bytearray()
+        wanted: int | None = None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._output, selectors.EVENT_READ)
+            selector.register(self._input, selectors.EVENT_WRITE)
+            while wanted is None or len(received) < wanted:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                for key, _ in selector.select(left):
+                    if key.fileobj is self._output:
+                        piece = os.read(self._output.fileno(), _PIECE)
+                        if not piece:
+                            raise _Ended
+                        received += piece
+                    else:
+                        try:
+                            unsent = unsent[os.write(self._input.fileno(), unsent[:_PIECE]) :]
+                        except BrokenPipeError:
+                            unsent = unsent[:0]
+                        if not unsent:
+                            selector.unregister(self._input)
+                if wanted is None and len(received) >= 8:
+                    wanted = 8 + int.from_bytes(received[:8], "big")
+                    if wanted > MAX_OUTPUT_BYTES:
+                        raise OverflowError
+        if len(received) != wanted:
+            raise _Ended
+        return bytes(received[8:])
+
+    def kill(self) -> int:
+        """Ends the child; returns its exit status as ``subprocess`` gives it."""
+        # A child that just crashed keeps its own status.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.05)
+        self._process.kill()
+        status = self._process.wait()
+        for stream in (self._input, self._output):
+            with contextlib.suppress(OSError):
+                stream.close()
+        with contextlib.suppress(OSError):
+            os.close(self._life)
+        return status
+
+
+_idle: list[_Child] = []
+_lock = threading.Lock()
+
+
+def parse_isolated(
+    parser_name: str, source: bytes, doc_title: str, *, seconds: float, memory_bytes: int
+) -> Document:
+    """Parses ``source`` in a child process. Any thread may call it; calls run side by side.
+
+    Args:
+        parser_name: Name of an isolated parser ("pdf"), or ``module:Class`` of any Parser.
+        source: The file's bytes.
+        doc_title: The file's name without suffix.
+        seconds: Wall-clock limit; the child is killed then.
+        memory_bytes: What the child may need beyond its own start-up size (Linux).
+
+    Raises:
+        ParseError: The parser's own reason, or which limit the file broke.
+    """
+    head = {"parser": parser_name, "doc_title": doc_title, "size": len(source), "seconds": seconds}
+    request = dump(head) + b"\n" + source
+    child = _take(memory_bytes)
+    try:
+        answer = child.ask(request, time.monotonic() + seconds)
+        reply = json.loads(answer)
+        document = _document(reply, memory_bytes)
+    except ParseError as error:
+        # The parser's own verdict leaves a healthy child; anything else might not.
+        _give_back(child, keep=error.hint != _REPLACE)
+        raise ParseError(error.message) from None
+    except TimeoutError:
+        child.kill()
+        raise ParseError(f"took longer than {seconds:g} s to read") from None
+    except OverflowError:
+        child.kill()
+        raise ParseError(f"its text is larger than {MAX_OUTPUT_BYTES >> 20} MB") from None
+    except _Ended:
+        raise ParseError(_end_reason(child.kill(), memory_bytes)) from None
+    except (ValueError, RecursionError):
+        child.kill()
+        raise ParseError("its reader gave a damaged answer") from None
+    except BaseException:
+        child.kill()
+        raise
+    _give_back(child, keep=True)
+    return document
+
+
+def close() -> None:
+    """Ends all idle children. Files being parsed go on; later calls start children again."""
+    with _lock:
+        children, _idle[:] = list(_idle), []
+    for child in children:
+        child.kill()
+
+
+atexit.register(close)
+
+_REPLACE = "replace the child"
+
+
+def _take(memory_bytes: int) -> _Child:
+    while True:
+        with _lock:
+            child = _idle.pop() if _idle else None
+        if child is None:
+            return _Child(memory_bytes)
+        if child.memory_bytes == memory_bytes and child.alive():
+            return child
+        child.kill()
+
+
+def _give_back(child: _Child, *, keep: bool) -> None:
+    child.files += 1
+    if keep and child.files < MAX_FILES:
+        with _lock:
+            if len(_idle) < _MAX_IDLE:
+                _idle.append(child)
+                return
+    child.kill()
+
+
+def _document(reply: Any, memory_bytes: int) -> Document:
+    if not isinstance(reply, dict):
+        raise ParseError("its reader gave a damaged answer", _REPLACE)
+    if "document" in reply:
+        try:
+            return document_from_json(reply["document"])
+        except ParseError as error:
+            raise ParseError(error.message, _REPLACE) from None
+    if reply.get("memory"):
+        raise ParseError(_memory_reason(memory_bytes), _REPLACE)
+    reason = reply.get("reason")
+    if not isinstance(reason, str):
+        raise ParseError("its reader gave a damaged answer", _REPLACE)
+    raise ParseError(reason, _REPLACE if reply.get("crash") else "")
+
+
+def _memory_reason(memory_bytes: int) -> str:
+    return f"needed more than {memory_bytes >> 20} MB of memory to read"
+
+
+def _end_reason(status: int, memory_bytes: int) -> str:
+    if status == -signal.SIGXCPU:
+        return "took too long to read"
+    if status == -signal.SIGKILL:
+        return "its reader was stopped by the system (out of memory?)"
+    if status in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT):
+        return f"damaged: its reader crashed ({signal.Signals(-status).name})"
+    return "damaged: its reader ended without an answer"
+
+
+def _environment() -> dict[str, str]:
+    environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    package_parent = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    known = environment.get("PYTHONPATH", "").split(os.pathsep)
+    environment["PYTHONPATH"] = os.pathsep.join([package_parent, *filter(None, known)])
+    # Each thread of OpenBLAS reserves address space, which RLIMIT_AS counts.
+    environment |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return environment
+
+
+# ---------------------------------------------------------------------------------- in the child
+
+
+def serve(memory_bytes: int, life: int) -> None:
+    """The child: answers requests on stdin until it is closed."""
+    source = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    # Whatever a library prints must not end up between the answers.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    threading.Thread(target=_end_with_parent, args=(life,), daemon=True).start()
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    parsers: dict[str, Parser] = {}
+    limited = False
+    while header := source.readline():
+        request = json.loads(header)
+        data = source.read(request["size"])
+        if len(data) != request["size"]:
+            return
+        _limit_cpu(request["seconds"])
+        try:
+            parser = parsers.get(request["parser"]) or _load(request["parser"])
+            parsers[request["parser"]] = parser
+            if not limited:
+                _limit_memory(memory_bytes)
+                limited = True
+            reply: JSONObject = {"document": document_to_json(parser.parse(data, request["doc_title"]))}
+            answer = dump(reply)
+        except ParseError as error:
+            answer = dump({"reason": error.message})
+        except MemoryError:
+            answer = b'{"memory":true}'
+        except Exception as error:
+            answer = dump({"reason": f"damaged: its reader failed ({type(error).__name__})", "crash": True})
+        del data
+        answers.write(len(answer).to_bytes(8, "big"))
+        answers.write(answer)
+        answers.flush()
+
+
+def _load(name: str) -> Parser:
+    module, _, attribute = _PARSERS.get(name, name).partition(":")
+    parser = getattr(importlib.import_module(module), attribute)()
+    assert isinstance(parser, Parser)
+    return parser
+
+
+def _end_with_parent(life: int) -> None:
+    with contextlib.suppress(OSError):
+        os.read(life, 1)
+    os._exit(0)
+
+
+def _limit_cpu(seconds: float) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = int(used.ru_utime + used.ru_stime + seconds) + 10
+    if hard == resource.RLIM_INFINITY or soft < hard:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    """Limits what is needed on top of the interpreter and its libraries."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            size = int(statm.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        size = 0
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (size + memory_bytes, size + memory_bytes))
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,308 @@
+"""PDF to Document: the one module that knows pdfplumber.
+
+Pages are read one by one and released at once; what a page looks like is worked out in
+:mod:`copilotd.ingest.pdf_layout`, what the whole document says in
+:mod:`copilotd.ingest.pdf_structure`. Parsing runs in a child process with limits
+(:mod:`copilotd.ingest.isolate`), because a PDF may take any time and any memory.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from copilotd.errors import ParseError
+from copilotd.ingest.isolate import parse_isolated
+from copilotd.ingest.pdf_layout import Glyph, PageText, read_page
+from copilotd.ingest.pdf_structure import Bookmark, build_document
+from copilotd.types import ChunkMetadata, Document
+
+_log = logging.getLogger(__name__)
+
+MAX_PAGES = 20_000
+_MAX_BOOKMARKS = 5_000
+_MAX_CHUNK_CHARS = 2000
+_OVERLAP_CHARS = 250
+_SECONDS = 120.0
+_MEMORY_BYTES = 2048 * 1024 * 1024
+_REPAIRED = "damaged: its table of contents of objects was rebuilt"
+
+
+class PdfParser:
+    """Parser for ``.pdf``; see :class:`copilotd.types.Parser`."""
+
+    name = "pdf"
+    version = 1
+    suffixes = (".pdf",)
+    isolated = True
+
+    def parse(self, source: bytes, doc_title: str) -> Document:
+        """Parses ``source``.
+
+        Raises:
+            ParseError: Its message is the skip reason: "encrypted: …", "no text (scanned?)",
+                "not a PDF", "damaged: …" and their like.
+        """
+        if not source:
+            raise ParseError("empty file, not a PDF")
+        # Readers accept a header within the first kilobyte (PDF 32000-1, annex H.3.4.1).
+        if b"%PDF-" not in source[:1024]:
+            raise ParseError("not a PDF")
+        logging.getLogger("pdfminer").setLevel(logging.CRITICAL)
+        logging.getLogger("pdfplumber").setLevel(logging.CRITICAL)
+        pages, bookmarks, info_title, warnings = _read(source)
+        return build_document(doc_title, pages, bookmarks, info_title, warnings)
+
+
+def pdf_chunk_with_heading_detection(filepath: str) -> list[tuple[str, ChunkMetadata]]:
+    """Reads a PDF into chunks with their headings and pages.
+
+    Args:
+        filepath: Path of a ``.pdf`` file.
+
+    Returns:
+        The chunks' texts with their metadata; nothing, and a warning in the log that names the
+        file, where it is encrypted, damaged or has no text.
+    """
+    from copilotd.ingest.chunk import chunk_document
+
+    with open(filepath, "rb") as file:
+        source = file.read()
+        modified = os.fstat(file.fileno()).st_mtime
+    name = os.path.basename(filepath)
+    try:
+        document = parse_isolated(
+            PdfParser.name, source, os.path.splitext(name)[0], seconds=_SECONDS, memory_bytes=_MEMORY_BYTES
+        )
+    except ParseError as error:
+        _log.warning("%s skipped: %s", name, error.message)
+        return []
+    for warning in document.warnings:
+        _log.warning("%s: %s", name, warning)
+    chunks = chunk_document(
+        document,
+        source_file=os.path.abspath(filepath),
+        relative_path=name,
+        last_modified=modified,
+        max_chars=_MAX_CHUNK_CHARS,
+        overlap_chars=_OVERLAP_CHARS,
+    )
+    return [(document.text[chunk.start : chunk.end], chunk.metadata) for chunk in chunks]
+
+
+_Reading = tuple[list[PageText], list[Bookmark], str, list[str]]
+
+
+def _read(source: bytes) -> _Reading:
+    """Reads the file as it is and, where that fails or pages are missing, by looking for its objects."""
+    failure: ParseError | None = None
+    reading: _Reading | None = None
+    promised = 0
+    try:
+        reading, promised = _read_once(source)
+        if len(reading[0]) >= promised and (reading[0] or not promised):
+            return reading
+    except ParseError as error:
+        failure = error
+        if error.message.startswith(("encrypted", "too many")):
+            raise
+    # Without its startxref the reader finds objects by scanning the whole file.
+    try:
+        repaired, promised_again = _read_once(source.replace(b"startxref", b"startxxxx"))
+    except ParseError:
+        repaired, promised_again = ([], [], "", []), 0
+    promised = max(promised, promised_again)
+    if len(repaired[0]) > (len(reading[0]) if reading else 0):
+        repaired[3].insert(0, _REPAIRED)
+        reading = repaired
+    if reading is None or not reading[0]:
+        raise failure or ParseError("damaged: no page could be read")
+    if len(reading[0]) < promised:
+        reading[3].append(f"damaged: {len(reading[0])} of {promised} pages could be read")
+    return reading
+
+
+def _read_once(source: bytes) -> tuple[_Reading, int]:
+    import pdfplumber
+    from pdfminer.pdfdocument import PDFEncryptionError, PDFPasswordIncorrect
+
+    try:
+        pdf = pdfplumber.open(io.BytesIO(source), password="")
+    except MemoryError:
+        raise
+    except Exception as error:
+        cause = error.args[0] if error.args and isinstance(error.args[0], BaseException) else error
+        if isinstance(cause, PDFPasswordIncorrect):
+            raise ParseError("encrypted: needs a password") from None
+        if isinstance(cause, PDFEncryptionError):
+            raise ParseError("encrypted: in a way this reader does not know") from None
+        raise ParseError(f"damaged: {_reason(cause)}") from None
+    pages: list[PageText] = []
+    failed: list[int] = []
+    reason = ""
+    ids: dict[Any, int] = {}
+    number = 0
+    iterator = _page_objects(pdf)
+    while True:
+        try:
+            page_object = next(iterator)
+        except StopIteration:
+            break
+        except MemoryError:
+            raise
+        except Exception as error:
+            reason = reason or _reason(error)
+            break
+        number += 1
+        if number > MAX_PAGES:
+            raise ParseError(f"too many pages: more than {MAX_PAGES:,}")
+        ids[page_object.pageid] = number
+        try:
+            pages.append(_read_page_object(pdf, page_object, number))
+        except MemoryError:
+            raise
+        except Exception as error:
+            failed.append(number)
+            reason = reason or _reason(error)
+    if not pages and reason:
+        raise ParseError(f"damaged: {reason}")
+    warnings = [f"damaged: {_page_list(failed)} could not be read ({reason})"] if failed else []
+    reading = pages, _bookmarks(pdf, ids), _info_title(pdf), warnings
+    return reading, max(0, _promised_pages(pdf) - len(failed))
+
+
+def _page_objects(pdf: Any) -> Iterator[Any]:
+    from pdfminer.pdfpage import PDFPage
+
+    return iter(PDFPage.create_pages(pdf.doc))
+
+
+def _read_page_object(pdf: Any, page_object: Any, number: int) -> PageText:
+    from pdfplumber.page import Page
+
+    # pdfplumber insists on a MediaBox; pdfminer has already put the default in its place.
+    if page_object.attrs.get("MediaBox") is None:
+        page_object.attrs["MediaBox"] = list(page_object.mediabox)
+    page = Page(pdf, page_object, page_number=number)
+    try:
+        layout = page.layout
+        left, bottom, right, top = layout.bbox
+        return read_page(number, right - left, top - bottom, _glyphs(layout, left, top))
+    finally:
+        page.close()
+
+
+def _glyphs(layout: Any, left: float, top: float) -> Iterator[Glyph]:
+    from pdfminer.layout import LTChar, LTContainer
+
+    stack = [iter(layout)]
+    while stack:
+        item = next(stack[-1], None)
+        if item is None:
+            stack.pop()
+        elif isinstance(item, LTChar):
+            yield Glyph(
+                text=item.get_text(),
+                x0=item.x0 - left,
+                x1=item.x1 - left,
+                top=top - item.y1,
+                bottom=top - item.y0,
+                font=str(item.fontname),
+                turn=_turn(item.matrix),
+            )
+        elif isinstance(item, LTContainer):
+            stack.append(iter(item))
+
+
+def _turn(matrix: tuple[float, float, float, float, float, float]) -> int | None:
+    """Quarter turns clockwise of the direction text runs in; None for a slanted one."""
+    along, up = matrix[0], matrix[1]
+    if abs(up) <= 0.05 * abs(along):
+        return 0 if along >= 0 else 2
+    if abs(along) <= 0.05 * abs(up):
+        return 3 if up > 0 else 1
+    return None
+
+
+def _promised_pages(pdf: Any) -> int:
+    from pdfminer.pdftypes import resolve1
+
+    try:
+        count = resolve1(resolve1(pdf.doc.catalog.get("Pages")).get("Count"))
+    except MemoryError:
+        raise
+    except Exception:
+        return 0
+    return count if isinstance(count, int) and 0 < count <= MAX_PAGES else 0
+
+
+def _info_title(pdf: Any) -> str:
+    title = pdf.metadata.get("Title", "")
+    return title.strip() if isinstance(title, str) else ""
+
+
+def _bookmarks(pdf: Any, page_numbers: dict[Any, int]) -> list[Bookmark]:
+    """Walks the outline without recursion: real ones have thousands of siblings, bad ones loop."""
+    from pdfminer.pdftypes import resolve1
+    from pdfminer.utils import decode_text
+
+    found: list[Bookmark] = []
+    seen: set[int] = set()
+    try:
+        stack = [(resolve1(pdf.doc.catalog.get("Outlines")).get("First"), 1)]
+        while stack and len(found) < _MAX_BOOKMARKS:
+            reference, level = stack.pop()
+            entry = resolve1(reference)
+            identity = getattr(reference, "objid", id(entry))
+            if not isinstance(entry, dict) or identity in seen:
+                continue
+            seen.add(identity)
+            title = resolve1(entry.get("Title"))
+            if isinstance(title, bytes):
+                target = entry.get("Dest") or (resolve1(entry.get("A")) or {}).get("D")
+                page = _target_page(pdf, target, page_numbers)
+                found.append(Bookmark(decode_text(title).strip(), level, page))
+            stack += [(entry.get("Next"), level), (entry.get("First"), level + 1)]
+    except MemoryError:
+        raise
+    except Exception:
+        # An outline is a help, not the text: what was read of it so far is used.
+        return found
+    return found
+
+
+def _target_page(pdf: Any, target: Any, page_numbers: dict[Any, int]) -> int | None:
+    from pdfminer.pdftypes import resolve1
+    from pdfminer.psparser import PSLiteral
+
+    target = resolve1(target)
+    if isinstance(target, PSLiteral):
+        target = target.name
+    if isinstance(target, str | bytes):
+        target = resolve1(pdf.doc.get_dest(target))
+    if isinstance(target, dict):
+        target = resolve1(target.get("D"))
+    if isinstance(target, list) and target:
+        return page_numbers.get(getattr(target[0], "objid", None))
+    return None
+
+
+def _reason(error: BaseException) -> str:
+    if error.args and isinstance(error.args[0], BaseException):
+        error = error.args[0]
+    if isinstance(error, RecursionError):
+        return "it refers to itself in a loop"
+    if isinstance(error, EOFError) or "EOF" in type(error).__name__ + str(error):
+        return "it ends too early"
+    if "/Root" in str(error):
+        return "its page tree is missing"
+    return "its structure is broken"
+
+
+def _page_list(numbers: list[int]) -> str:
+    shown = ", ".join(str(number) for number in numbers[:8])
+    more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
+    return f"page{'s' if len(numbers) > 1 else ''} {shown}{more}"

@@ -1,0 +1,430 @@
+"""Glyphs of one page to lines in reading order. Pure geometry: knows nothing of any PDF library.
+
+glyphs -upright-> -without doubles-> rows -segments-> columns -> TextLine[]
+
+Coordinates are points with the origin at the top left, as a reader looks at the page. Every
+tolerance is relative to the size of the glyphs it compares, so that it holds for any font size.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+# Where Word, TeX and most exporters put their bullets: Symbol and Wingdings in the private use area.
+_BULLETS = frozenset("\uf0b7\uf0a7\uf0d8\uf076\uf0fc\uf0a8\uf06e\uf071")
+_RTL_CLASSES = frozenset({"R", "AL"})
+_LTR_CLASSES = frozenset({"L", "EN", "AN"})
+_MIRROR = str.maketrans("()[]{}<>«»", ")(][}{><»«")
+
+
+@dataclass(frozen=True, slots=True)
+class Glyph:
+    """One character as it stands on the page.
+
+    Attributes:
+        text: Its text; empty where the font doesn't say which character it is.
+        x0: Left edge.
+        x1: Right edge.
+        top: Upper edge.
+        bottom: Lower edge.
+        font: The font's name.
+        turn: Quarter turns clockwise of its writing direction, or None for any other angle.
+    """
+
+    text: str
+    x0: float
+    x1: float
+    top: float
+    bottom: float
+    font: str
+    turn: int | None = 0
+
+    @property
+    def size(self) -> float:
+        """Height of the glyph's box, the font's size for most fonts."""
+        return self.bottom - self.top
+
+    @property
+    def middle(self) -> float:
+        """Vertical centre."""
+        return (self.top + self.bottom) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """A line of text on a page.
+
+    Attributes:
+        text: Its words; cells of a table row are two blanks apart.
+        page: 1-based page number.
+        x0: Left edge.
+        x1: Right edge.
+        top: Upper edge.
+        bottom: Lower edge.
+        size: Glyph height most of its characters have.
+        bold: Whether most of its characters are of a bold font.
+        mono: Whether most of its characters are of a typewriter font.
+        cells: Parts of the line that stand clearly apart.
+        page_height: Height of the page, to tell margins.
+    """
+
+    text: str
+    page: int
+    x0: float
+    x1: float
+    top: float
+    bottom: float
+    size: float
+    bold: bool
+    mono: bool
+    cells: int
+    page_height: float
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """What was read on a page.
+
+    Attributes:
+        number: 1-based.
+        lines: In reading order.
+        unreadable: Glyphs left out because their font doesn't say which characters they are.
+        readable: Visible glyphs kept.
+    """
+
+    number: int
+    lines: tuple[TextLine, ...]
+    unreadable: int
+    readable: int
+
+
+@dataclass(slots=True)
+class _Segment:
+    glyphs: list[Glyph]
+    tracking: float = 0.0
+    x0: float = field(init=False)
+    x1: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.x0 = self.glyphs[0].x0
+        self.x1 = max(glyph.x1 for glyph in self.glyphs)
+
+
+_Row = list[_Segment]
+
+
+def read_page(number: int, width: float, height: float, glyphs: Iterable[Glyph]) -> PageText:
+    """Puts the glyphs of a page together to lines.
+
+    Text that runs sideways or upside down follows the upright text, read in its own direction;
+    text at any other angle (watermarks) is left out.
+    """
+    by_turn: dict[int, list[Glyph]] = {}
+    unreadable = 0
+    for glyph in glyphs:
+        cleaned = _clean(glyph.text)
+        if cleaned is None:
+            unreadable += 1
+        elif cleaned and glyph.turn is not None:
+            by_turn.setdefault(glyph.turn, []).append(replace(_upright(glyph, width, height), text=cleaned))
+    lines: list[TextLine] = []
+    readable = 0
+    # The direction most of the page is written in is read first.
+    for turn in sorted(by_turn, key=lambda turn: -len(by_turn[turn])):
+        turned_height = width if turn % 2 else height
+        turned_width = height if turn % 2 else width
+        kept = _without_doubles(
+            g for g in by_turn[turn] if -1 <= g.middle <= turned_height + 1 and -1 <= g.x0 <= turned_width + 1
+        )
+        readable += sum(1 for glyph in kept if not glyph.text.isspace())
+        for row in _reading_order(_rows(kept)):
+            line = _line(row, number, turned_height)
+            if line is not None:
+                lines.append(line)
+    return PageText(number, tuple(lines), unreadable, readable)
+
+
+def _clean(text: str) -> str | None:
+    """Returns the characters a reader sees, "" for nothing, None for a glyph nobody can read."""
+    if text.isascii():
+        if text.startswith("(cid:"):
+            return None
+        return text if text.isprintable() else " " if text.isspace() else ""
+    cleaned = []
+    for character in text:
+        code = ord(character)
+        category = unicodedata.category(character)
+        if character in _BULLETS:
+            cleaned.append("•")
+        elif category == "Co" or character == "\ufffd":
+            return None
+        elif category in ("Cc", "Cs", "Cn"):
+            continue
+        elif category == "Cf":
+            # A soft hyphen that is printed stands at a line's end and is an ordinary hyphen there.
+            cleaned.append("-" if character == "\xad" else "")
+        elif category.startswith("Z"):
+            cleaned.append(" ")
+        elif 0xFB00 <= code <= 0xFDFF or 0xFE70 <= code <= 0xFEFC or 0x2E80 <= code <= 0x2FDF:
+            # Ligatures, Arabic presentation forms, CJK radicals; superscripts keep their meaning.
+            cleaned.append(unicodedata.normalize("NFKC", character))
+        else:
+            cleaned.append(character)
+    return "".join(cleaned)
+
+
+def _upright(glyph: Glyph, width: float, height: float) -> Glyph:
+    """Turns the page until the glyph stands upright."""
+    g = glyph
+    if g.turn == 1:
+        return replace(g, x0=g.top, x1=g.bottom, top=width - g.x1, bottom=width - g.x0)
+    if g.turn == 2:
+        return replace(g, x0=width - g.x1, x1=width - g.x0, top=height - g.bottom, bottom=height - g.top)
+    if g.turn == 3:
+        return replace(g, x0=height - g.bottom, x1=height - g.top, top=g.x0, bottom=g.x1)
+    return g
+
+
+def _without_doubles(glyphs: Iterable[Glyph]) -> list[Glyph]:
+    """Drops glyphs printed again with a slight shift (fake bold, shadows).
+
+    Two equal letters in a row are at least 0.18 of the size apart even in narrow fonts, the second
+    print of one is below 0.12 in every file seen. Fonts without widths print all on one spot.
+    """
+    kept: list[Glyph] = []
+    cells: dict[tuple[str, int, int], list[Glyph]] = {}
+    for glyph in glyphs:
+        reach = 0.12 * glyph.size
+        if reach <= 0 or glyph.x1 - glyph.x0 < reach or glyph.text.isspace():
+            kept.append(glyph)
+            continue
+        column, row = int(glyph.x0 / 4), int(glyph.top / 4)
+        near = range(-1, 2) if reach <= 4 else range(-4, 5)
+        if any(
+            abs(other.x0 - glyph.x0) <= reach
+            and abs(other.top - glyph.top) <= reach
+            and abs(other.size - glyph.size) <= 0.2 * glyph.size
+            for dx in near
+            for dy in near
+            for other in cells.get((glyph.text, column + dx, row + dy), ())
+        ):
+            continue
+        cells.setdefault((glyph.text, column, row), []).append(glyph)
+        kept.append(glyph)
+    return kept
+
+
+def _rows(glyphs: Sequence[Glyph]) -> list[_Row]:
+    rows: list[list[Glyph]] = []
+    for glyph in sorted(glyphs, key=lambda g: g.middle):
+        if rows:
+            first = rows[-1][0]
+            if glyph.middle - first.middle <= 0.35 * min(glyph.size, first.size):
+                rows[-1].append(glyph)
+                continue
+        rows.append([glyph])
+    segmented = [segments for row in rows if (segments := _segments(row))]
+    return _with_raised(segmented)
+
+
+def _with_raised(rows: list[_Row]) -> list[_Row]:
+    """Puts superscripts and subscripts into the line they belong to."""
+    merged: list[_Row] = []
+    for row in rows:
+        if merged:
+            above, here = _row_box(merged[-1]), _row_box(row)
+            small, large = sorted((above[1], here[1]))
+            if (
+                small < 0.85 * large
+                and abs(above[0] - here[0]) < 0.6 * large
+                and not any(a.x0 < b.x1 and b.x0 < a.x1 for a in merged[-1] for b in row)
+            ):
+                glyphs = [glyph for segment in (*merged[-1], *row) for glyph in segment.glyphs]
+                merged[-1] = _segments(glyphs)
+                continue
+        merged.append(row)
+    return merged
+
+
+def _row_box(row: _Row) -> tuple[float, float]:
+    glyphs = [glyph for segment in row for glyph in segment.glyphs]
+    return median(glyph.middle for glyph in glyphs), median(glyph.size for glyph in glyphs)
+
+
+def _segments(row: list[Glyph]) -> _Row:
+    """Cuts a row where a gap is too wide for a blank between two words."""
+    glyphs = sorted(row, key=lambda g: g.x0)
+    visible = [glyph for glyph in glyphs if not glyph.text.isspace()]
+    if not visible:
+        return []
+    size = median(glyph.size for glyph in visible)
+    gaps = [right.x0 - left.x1 for left, right in zip(visible, visible[1:], strict=False)]
+    # In letter-spaced text most gaps are between letters, so their median is the tracking.
+    tracking = max(0.0, median(gaps)) if len(gaps) >= 4 else 0.0
+    limit = 1.4 * size + 2.5 * tracking
+    segments: list[list[Glyph]] = []
+    edge: float | None = None
+    for glyph in glyphs:
+        if glyph.text.isspace():
+            if segments:
+                segments[-1].append(glyph)
+            continue
+        if edge is None or glyph.x0 - edge > limit:
+            segments.append([])
+        segments[-1].append(glyph)
+        edge = max(glyph.x1, edge or glyph.x1)
+    for segment in segments:
+        while segment[-1].text.isspace():
+            segment.pop()
+    return [_Segment(segment, tracking) for segment in segments]
+
+
+def _reading_order(rows: list[_Row]) -> list[_Row]:
+    """Columns of prose are read one after the other, rows of a table across."""
+    gutter = _gutter(rows)
+    if gutter is None:
+        return rows
+    ordered: list[_Row] = []
+    band: list[_Row] = []
+    for row in [*rows, None]:
+        if row is not None and not any(s.x0 < gutter < s.x1 for s in row):
+            band.append(row)
+            continue
+        left = [part for r in band if (part := [s for s in r if s.x1 <= gutter])]
+        right = [part for r in band if (part := [s for s in r if s.x0 >= gutter])]
+        if _is_prose(left) and _is_prose(right):
+            ordered += _reading_order(left) + _reading_order(right)
+        else:
+            ordered += band
+        band = []
+        if row is not None:
+            ordered.append(row)
+    return ordered
+
+
+def _gutter(rows: list[_Row]) -> float | None:
+    """Finds the x that best parts the rows into two columns."""
+    segments = [segment for row in rows for segment in row]
+    if len(segments) < 6:
+        return None
+    left_edge, right_edge = min(s.x0 for s in segments), max(s.x1 for s in segments)
+    width = right_edge - left_edge
+    best: tuple[float, float] | None = None
+    for x in sorted({round(s.x1 + 1) for s in segments}):
+        if not left_edge + 0.2 * width < x < right_edge - 0.2 * width:
+            continue
+        left = right = across = 0
+        for segment in segments:
+            if segment.x1 <= x:
+                left += 1
+            elif segment.x0 >= x:
+                right += 1
+            else:
+                across += 1
+        score = min(left, right) - 1.5 * across
+        if min(left, right) >= 3 and (best is None or score > best[0]):
+            best = (score, float(x))
+    return best[1] if best is not None and best[0] > 0 else None
+
+
+def _is_prose(rows: list[_Row]) -> bool:
+    """Tells lines of running text from cells: they are long, and one to a row."""
+    if len(rows) < 3:
+        return False
+    lengths = [sum(len(segment.glyphs) for segment in row) for row in rows]
+    alone = sum(1 for row in rows if len(row) == 1)
+    return median(lengths) >= 18 and 2 * alone >= len(rows)
+
+
+def _line(row: _Row, page: int, page_height: float) -> TextLine | None:
+    texts = [text for segment in row if (text := _segment_text(segment))]
+    if not texts:
+        return None
+    glyphs = [glyph for segment in row for glyph in segment.glyphs if not glyph.text.isspace()]
+    sizes = Counter(round(glyph.size, 1) for glyph in glyphs)
+    fonts = Counter(glyph.font for glyph in glyphs)
+    bold = sum(count for font, count in fonts.items() if _is_bold(font))
+    mono = sum(count for font, count in fonts.items() if _is_mono(font))
+    return TextLine(
+        text="  ".join(texts),
+        page=page,
+        x0=min(glyph.x0 for glyph in glyphs),
+        x1=max(glyph.x1 for glyph in glyphs),
+        top=min(glyph.top for glyph in glyphs),
+        bottom=max(glyph.bottom for glyph in glyphs),
+        size=sizes.most_common(1)[0][0],
+        bold=2 * bold > len(glyphs),
+        mono=2 * mono > len(glyphs),
+        cells=len(texts),
+        page_height=page_height,
+    )
+
+
+def _is_bold(font: str) -> bool:
+    name = font.lower()
+    return any(word in name for word in ("bold", "black", "heavy", "semibold", "demi")) or name.endswith(
+        "-bd"
+    )
+
+
+def _is_mono(font: str) -> bool:
+    name = font.lower()
+    return any(word in name for word in ("mono", "courier", "consol", "typewriter", "cmtt", "menlo"))
+
+
+def _segment_text(segment: _Segment) -> str:
+    glyphs = segment.glyphs
+    visible = [glyph for glyph in glyphs if not glyph.text.isspace()]
+    if not visible:
+        return ""
+    size = median(glyph.size for glyph in visible)
+    blanks = len(glyphs) - len(visible)
+    # Blanks between single letters are tracking, not word ends: only geometry tells words then.
+    spelled = len(visible) >= 6 and blanks >= 0.6 * len(visible)
+    limit = (0.3 if blanks and not spelled else 0.16) * size + segment.tracking
+    parts: list[str] = []
+    pending_blank = False
+    edge: float | None = None
+    for glyph in glyphs:
+        if glyph.text.isspace():
+            pending_blank = not spelled
+            continue
+        if parts and (pending_blank or (edge is not None and glyph.x0 - edge > limit)):
+            parts.append(" ")
+        parts.append(glyph.text)
+        pending_blank = False
+        edge = glyph.x1
+    return _logical_order("".join(parts).strip())
+
+
+def _logical_order(text: str) -> str:
+    """Turns a line that is stored as it looks into the order it is read in (right-to-left scripts)."""
+    if text.isascii():
+        return text
+    kinds = [unicodedata.bidirectional(character) for character in text]
+    rtl = sum(1 for kind in kinds if kind in _RTL_CLASSES)
+    if not rtl:
+        return text
+    ltr = sum(1 for kind in kinds if kind == "L")
+    if rtl >= ltr:
+        return _reverse_runs(text[::-1].translate(_MIRROR), _LTR_CLASSES, _RTL_CLASSES)
+    return _reverse_runs(text, _RTL_CLASSES, frozenset({"L", "EN"}))
+
+
+def _reverse_runs(text: str, inner: frozenset[str], outer: frozenset[str]) -> str:
+    """Reverses each run of ``inner`` characters together with the neutral ones between them."""
+    characters = list(text)
+    start: int | None = None
+    last = -1
+    for index, character in enumerate([*characters, ""]):
+        kind = unicodedata.bidirectional(character) if character else next(iter(outer))
+        if kind in inner:
+            start, last = (index if start is None else start), index
+        elif kind in outer and start is not None:
+            characters[start : last + 1] = "".join(characters[start : last + 1])[::-1].translate(_MIRROR)
+            start = None
+    return "".join(characters)
