@@ -1,0 +1,351 @@
+"""One consistent view of the index for one question, and the caches all views share."""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import os
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from copilotd.index import catalog, keywords
+from copilotd.index.vectors import VectorIndex
+from copilotd.types import (
+    Block,
+    Chunk,
+    ChunkMetadata,
+    DenseHit,
+    Document,
+    Float32Array,
+    KeywordHit,
+    Scope,
+    StoredChunk,
+)
+
+_log = logging.getLogger(__name__)
+
+# Decoded documents kept for the next question; a document's text is a few tens of kilobytes.
+_CACHED_DOCUMENTS = 256
+_CACHED_CHARACTERS = 16_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRecord:
+    """A stored document, decoded.
+
+    Attributes:
+        file_id: The file's number.
+        revision: The generation it was written in.
+        root_id: Its root.
+        root_path: The root's absolute path.
+        namespace: The root's namespace.
+        relative_path: Path below the root.
+        last_modified: Seconds since the epoch.
+        document: Text and layout.
+    """
+
+    file_id: int
+    revision: int
+    root_id: int
+    root_path: str
+    namespace: str
+    relative_path: str
+    last_modified: float
+    document: Document
+
+
+class SharedCaches:
+    """Decoded documents and the vocabulary, shared by all views; keyed so that nothing stale is found."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._documents: OrderedDict[tuple[int, int, str], DocumentRecord] = OrderedDict()
+        self._characters = 0
+        self._vocabulary: tuple[int, dict[str, int]] = (-1, {})
+        self._chunk_count: tuple[int, int] = (-1, 0)
+        self.damaged: set[int] = set()
+
+    def document(self, key: tuple[int, int, str]) -> DocumentRecord | None:
+        """Returns a decoded document, and marks it as used last."""
+        with self._lock:
+            record = self._documents.get(key)
+            if record is not None:
+                self._documents.move_to_end(key)
+            return record
+
+    def keep_document(self, key: tuple[int, int, str], record: DocumentRecord) -> None:
+        """Keeps a decoded document, dropping those unused longest."""
+        with self._lock:
+            if key in self._documents:
+                return
+            self._documents[key] = record
+            self._characters += len(record.document.text)
+            while len(self._documents) > _CACHED_DOCUMENTS or (
+                self._characters > _CACHED_CHARACTERS and len(self._documents) > 1
+            ):
+                _, dropped = self._documents.popitem(last=False)
+                self._characters -= len(dropped.document.text)
+
+    def vocabulary(self, generation: int, connection: sqlite3.Connection) -> dict[str, int]:
+        """Returns the vocabulary as of ``generation``."""
+        if self._vocabulary[0] != generation:
+            self._vocabulary = (generation, keywords.vocabulary(connection))
+        return self._vocabulary[1]
+
+    def chunk_count(self, generation: int, connection: sqlite3.Connection) -> int:
+        """Returns the number of chunks as of ``generation``."""
+        if self._chunk_count[0] != generation:
+            count = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+            self._chunk_count = (generation, int(count))
+        return self._chunk_count[1]
+
+
+class ReadView:
+    """An IndexReader over one read transaction; valid while the transaction is open."""
+
+    def __init__(self, connection: sqlite3.Connection, vectors: VectorIndex, caches: SharedCaches) -> None:
+        self.connection = connection
+        self.generation = int(catalog.get_meta(connection, "generation", "0"))
+        self._vectors = vectors
+        self._caches = caches
+
+    def chunk_count(self) -> int:
+        """Returns how many chunks are indexed in all."""
+        return self._caches.chunk_count(self.generation, self.connection)
+
+    def search_vectors(self, queries: Float32Array, limit: int, scope: Scope) -> list[list[DenseHit]]:
+        """Returns for each row of ``queries`` ``(n, dim)`` the best ``limit`` chunks, best first."""
+        allowed = self._allowed_chunks(scope)
+        wanted = limit if allowed is None else max(limit, len(self._vectors))
+        found = self._vectors.search(queries, wanted, self._roots(scope))
+        if allowed is None:
+            return found
+        return [[hit for hit in hits if hit.chunk_id in allowed][:limit] for hits in found]
+
+    def score_chunks(self, queries: Float32Array, chunk_ids: Sequence[int]) -> Float32Array:
+        """Returns the ``(n_queries, n_chunks)`` best-window cosines; NaN where a chunk has no vector yet."""
+        return self._vectors.score_chunks(queries, chunk_ids)
+
+    def search_keywords(self, expression: str, limit: int, scope: Scope) -> list[KeywordHit]:
+        """Runs an FTS5 expression made by :mod:`copilotd.index.keywords`; best ``limit`` chunks first."""
+        roots = self._roots(scope)
+        scopes = None if roots is None else [f"r{root_id}" for root_id in sorted(roots)]
+        allowed = self._allowed_chunks(scope)
+        if allowed is None:
+            return keywords.search(self.connection, expression, limit, scopes)
+        hits = keywords.search(self.connection, expression, -1, scopes)
+        return [hit for hit in hits if hit.chunk_id in allowed][:limit]
+
+    def document_frequencies(self, terms: Sequence[str]) -> dict[str, int]:
+        """Returns in how many chunks each analysed term occurs (0 where in none)."""
+        return keywords.document_frequencies(self.connection, terms)
+
+    def vocabulary(self) -> Mapping[str, int]:
+        """Returns every analysed term with its document frequency; cached a generation."""
+        return self._caches.vocabulary(self.generation, self.connection)
+
+    def load_chunks(self, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
+        """Returns the chunks that still exist and may be cited, by id."""
+        found: dict[int, StoredChunk] = {}
+        for chunk_id in chunk_ids:
+            row = self.connection.execute(f"{_CHUNK_ROW} WHERE c.id = ?", (chunk_id,)).fetchone()
+            if row is None:
+                continue
+            if catalog.checksum(*row[1:12]) != row[12]:
+                self._report_damage(row[1])
+                continue
+            record = self.load_record(row[1])
+            if record is not None:
+                found[chunk_id] = _stored_chunk(row, record)
+        return found
+
+    def neighbours(self, chunk_id: int) -> list[int]:
+        """Returns the ids of all chunks of the same document, in document order."""
+        rows = self.connection.execute(
+            "SELECT id FROM chunks WHERE file_id = (SELECT file_id FROM chunks WHERE id = ?) ORDER BY chunk_index",
+            (chunk_id,),
+        )
+        return [row[0] for row in rows]
+
+    def load_record(self, file_id: int) -> DocumentRecord | None:
+        """Returns a document's text and layout; None where it is gone, suspended or damaged."""
+        head = self.connection.execute(
+            "SELECT d.revision, f.relative_path FROM documents d JOIN files f ON f.id = d.file_id"
+            " JOIN roots r ON r.id = f.root_id WHERE d.file_id = ? AND r.suspended_ns IS NULL",
+            (file_id,),
+        ).fetchone()
+        if head is None:
+            return None
+        key = (file_id, head[0], os.fsdecode(head[1]))
+        record = self._caches.document(key)
+        if record is None:
+            record = self._decode_record(file_id)
+            if record is not None:
+                self._caches.keep_document(key, record)
+        return record
+
+    def load_document(self, file_id: int) -> tuple[int, Document, list[tuple[int, Chunk]]] | None:
+        """Returns root id, document and (chunk id, chunk) pairs in document order."""
+        record = self._decode_record(file_id)
+        if record is None:
+            return None
+        chunks = []
+        for row in self.connection.execute(
+            f"{_CHUNK_ROW} WHERE c.file_id = ? ORDER BY c.chunk_index", (file_id,)
+        ):
+            metadata = _metadata(row, record)
+            chunks.append((row[0], Chunk(row[3], row[4], metadata, row[5], row[10])))
+        return record.root_id, record.document, chunks
+
+    def _decode_record(self, file_id: int) -> DocumentRecord | None:
+        row = self.connection.execute(
+            "SELECT d.doc_title, d.title, d.description, d.text, d.layout, d.revision, d.checksum, f.root_id,"
+            " f.relative_path, f.mtime_ns, r.path, r.namespace FROM documents d JOIN files f ON f.id = d.file_id"
+            " JOIN roots r ON r.id = f.root_id WHERE d.file_id = ?",
+            (file_id,),
+        ).fetchone()
+        if row is None:
+            return None
+        (
+            doc_title,
+            title,
+            description,
+            text,
+            blob,
+            revision,
+            crc,
+            root_id,
+            path,
+            mtime_ns,
+            root_path,
+            namespace,
+        ) = row
+        if catalog.checksum(text, blob) != crc:
+            self._report_damage(file_id)
+            return None
+        layout = catalog.unpack_layout(blob)
+        document = Document(
+            doc_title=doc_title,
+            title=title,
+            text=text.decode(),
+            line_numbers=layout.line_numbers,
+            sections=layout.sections,
+            blocks=layout.blocks,
+            pages=layout.pages,
+            description=description,
+        )
+        return DocumentRecord(
+            file_id,
+            revision,
+            root_id,
+            os.fsdecode(root_path),
+            namespace,
+            os.fsdecode(path),
+            mtime_ns / 1e9,
+            document,
+        )
+
+    def _report_damage(self, file_id: int) -> None:
+        """Damaged rows are never quoted; the engine reads these files again."""
+        if file_id not in self._caches.damaged:
+            self._caches.damaged.add(file_id)
+            _log.error("stored document damaged file_id=%d", file_id)
+
+    def _roots(self, scope: Scope) -> frozenset[int] | None:
+        """Returns the roots a search is restricted to, or None where every root may be cited."""
+        rows = self.connection.execute("SELECT id, namespace, suspended_ns FROM roots").fetchall()
+        chosen = frozenset(
+            root_id
+            for root_id, namespace, suspended in rows
+            if suspended is None and (scope.namespaces is None or namespace in scope.namespaces)
+        )
+        return None if len(chosen) == len(rows) else chosen
+
+    def _allowed_chunks(self, scope: Scope) -> set[int] | None:
+        if not scope.paths:
+            return None
+        files = [
+            file_id
+            for file_id, path in self.connection.execute(
+                "SELECT id, relative_path FROM files WHERE skipped = ''"
+            )
+            if any(path_matches(os.fsdecode(path), pattern) for pattern in scope.paths)
+        ]
+        return {
+            row[0]
+            for file_id in files
+            for row in self.connection.execute("SELECT id FROM chunks WHERE file_id = ?", (file_id,))
+        }
+
+
+def path_matches(relative_path: str, pattern: str) -> bool:
+    """Returns whether a path lies under the folder ``pattern`` names, or matches it as a glob."""
+    folder = pattern.strip("/")
+    return (
+        relative_path == folder
+        or relative_path.startswith(f"{folder}/")
+        or fnmatch.fnmatchcase(relative_path, pattern)
+        or ("/" not in pattern and fnmatch.fnmatchcase(os.path.basename(relative_path), pattern))
+    )
+
+
+_CHUNK_ROW = (
+    "SELECT c.id, c.file_id, c.chunk_index, c.start, c.end, c.section, c.line_start, c.line_end, c.page,"
+    " c.page_end, c.context, c.digest, c.checksum FROM chunks c"
+)
+
+_ChunkRow = tuple[int, int, int, int, int, int, int, int, int | None, int | None, str, bytes, int]
+
+
+def _metadata(row: _ChunkRow, record: DocumentRecord) -> ChunkMetadata:
+    _, _, index, start, end, section_index, line_start, line_end, page, page_end, _, _, _ = row
+    section = record.document.sections[section_index]
+    return ChunkMetadata(
+        doc_title=record.document.doc_title,
+        section_heading=section.heading,
+        last_modified=record.last_modified,
+        source_file=os.path.join(record.root_path, record.relative_path),
+        chunk_index=index,
+        char_count=end - start,
+        heading_path=section.heading_path,
+        relative_path=record.relative_path,
+        line_start=line_start,
+        line_end=line_end,
+        page=page,
+        page_end=page_end,
+    )
+
+
+def _stored_chunk(row: _ChunkRow, record: DocumentRecord) -> StoredChunk:
+    document = record.document
+    start, end = row[3], row[4]
+    text = document.text[start:end]
+    first_line = document.text.count("\n", 0, start)
+    lines = document.line_numbers[first_line : first_line + text.count("\n") + 1]
+    blocks = tuple(
+        Block(
+            block.kind,
+            max(block.start, start) - start,
+            min(block.end, end) - start,
+            block.group,
+            min(max(block.header_end, start), end) - start,
+        )
+        for block in document.blocks
+        if block.start < end and block.end > start
+    )
+    return StoredChunk(
+        id=row[0],
+        document_id=row[1],
+        namespace=record.namespace,
+        title=document.title,
+        text=text,
+        start=start,
+        end=end,
+        line_numbers=lines,
+        blocks=blocks,
+        context=row[10],
+        metadata=_metadata(row, record),
+    )

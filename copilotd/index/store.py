@@ -1,0 +1,790 @@
+"""The store: commits each change to SQLite first, then brings FAISS to the same state.
+
+A file changes in two transactions: text, places, words and the list of windows still to embed; then, as
+they come, their vectors. A crash between the two leaves pending windows, which is a valid state.
+
+One thread at a time may call the methods that write (the engine has a thread for it); :meth:`Store.read`
+gives any thread its own consistent view.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from copilotd.errors import IndexMissing
+from copilotd.index import catalog, keywords
+from copilotd.index.reader import ReadView, SharedCaches
+from copilotd.index.vectors import VectorIndex
+from copilotd.types import (
+    Chunk,
+    Document,
+    Float32Array,
+    IndexedFile,
+    Root,
+    SourceFile,
+    StatFingerprint,
+    Window,
+)
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+PlanWindows = Callable[[Document, Chunk], list[Window]]
+
+# SQLite refuses more variables than this in one statement in its older builds.
+_MAX_VARIABLES = 900
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRoot:
+    """A root as the store holds it.
+
+    Attributes:
+        root: The root.
+        suspended_ns: Since when (ns) its documents are kept but not cited; None while they are.
+    """
+
+    root: Root
+    suspended_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What storing a document did.
+
+    Attributes:
+        file_id: The file's number.
+        chunks_new: Chunks that were not there before.
+        keys: Keys of the windows that still need a vector.
+    """
+
+    file_id: int
+    chunks_new: int
+    keys: tuple[bytes, ...]
+
+
+class Store:
+    """An open index folder.
+
+    Attributes:
+        folder: Where it is.
+        vectors: The vectors in memory.
+        notes: What happened on opening that a person should know.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Opens or creates the index in ``folder``.
+
+        A database that is damaged is moved aside and a new one begun: the documents are still there
+        to be read again, and the roots are known from ``roots.json``.
+
+        Raises:
+            IndexTooNew: Made by a newer version; nothing was changed.
+        """
+        self.folder = folder
+        self.vectors = VectorIndex()
+        self.notes: list[str] = []
+        self._path = folder / catalog.DATABASE_NAME
+        self._caches = SharedCaches()
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._readers_lock = threading.Lock()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._connection = self._open_or_heal()
+        self._restore_roots()
+        self._load_vectors()
+
+    @classmethod
+    def exists(cls, folder: Path) -> bool:
+        """Returns whether something was ever indexed in ``folder``."""
+        return (folder / catalog.DATABASE_NAME).exists()
+
+    # ------------------------------------------------------------------------------------- reading
+
+    @contextmanager
+    def read(self) -> Iterator[ReadView]:
+        """Gives this thread a consistent view of the index as of now."""
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = catalog.connect(self._path, read_only=True)
+            self._local.connection = connection
+            with self._readers_lock:
+                self._readers.append(connection)
+        if connection.in_transaction:
+            # A view within a view of the same thread sees the same state.
+            yield ReadView(connection, self.vectors, self._caches)
+            return
+        connection.execute("BEGIN")
+        try:
+            yield ReadView(connection, self.vectors, self._caches)
+        finally:
+            connection.execute("ROLLBACK")
+
+    def roots(self) -> list[StoredRoot]:
+        """Returns all roots in the order they were added."""
+        with self.read() as view:
+            return [StoredRoot(root, suspended) for root, suspended in catalog.read_roots(view.connection)]
+
+    def files(self, root_id: int) -> dict[str, IndexedFile]:
+        """Returns what is known of each file of a root, by relative path."""
+        with self.read() as view:
+            rows = view.connection.execute(
+                "SELECT id, relative_path, mtime_ns, size, ctime_ns, inode, content_hash, read_ns, skipped"
+                " FROM files WHERE root_id = ?",
+                (root_id,),
+            )
+            return {
+                (name := os.fsdecode(path)): IndexedFile(
+                    id_, name, StatFingerprint(mtime, size, ctime, inode), digest, read_ns, skipped
+                )
+                for id_, path, mtime, size, ctime, inode, digest, read_ns, skipped in rows
+            }
+
+    def outdated_files(self, root_id: int, reader: str) -> set[int]:
+        """Returns the files of a root that were read by another parser, chunker or analyser."""
+        with self.read() as view:
+            rows = view.connection.execute(
+                "SELECT id FROM files WHERE root_id = ? AND reader != ?", (root_id, reader)
+            )
+            return {row[0] for row in rows}
+
+    def unplanned_files(self, planner: str) -> list[int]:
+        """Returns the documents whose windows were planned for another model."""
+        with self.read() as view:
+            rows = view.connection.execute("SELECT file_id FROM documents WHERE planner != ?", (planner,))
+            return [row[0] for row in rows]
+
+    def pending_windows(self, limit: int, exclude: Iterable[bytes] = ()) -> list[tuple[bytes, str]]:
+        """Returns up to ``limit`` (key, text) that still need a vector, but none of ``exclude``."""
+        left_out = set(exclude)
+        with self.read() as view:
+            rows = view.connection.execute(
+                "SELECT key, text FROM pending LIMIT ?", (limit + len(left_out),)
+            ).fetchall()
+        return [(key, text) for key, text in rows if key not in left_out][:limit]
+
+    def pending_texts(self, keys: Sequence[bytes]) -> list[tuple[bytes, str]]:
+        """Returns (key, text) of those of ``keys`` that still need a vector."""
+        with self.read() as view:
+            return [
+                (key, text)
+                for batch in _batches(keys)
+                for key, text in view.connection.execute(
+                    f"SELECT key, text FROM pending WHERE key IN ({_marks(batch)})", batch
+                )
+            ]
+
+    # ------------------------------------------------------------------------------------- writing
+
+    def add_root(self, root: Root) -> Root:
+        """Stores a root, or the changed rules of a known one, and returns it with its id."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT INTO roots(path, namespace, include, exclude, chunk_size, chunk_overlap)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT(path, namespace) DO UPDATE SET include = excluded.include,"
+                " exclude = excluded.exclude, chunk_size = excluded.chunk_size,"
+                " chunk_overlap = excluded.chunk_overlap",
+                (
+                    os.fsencode(root.path),
+                    root.namespace,
+                    json.dumps(root.include),
+                    json.dumps(root.exclude),
+                    root.chunk_size,
+                    root.chunk_overlap,
+                ),
+            )
+        self._save_roots()
+        return next(
+            stored.root
+            for stored in self.roots()
+            if stored.root.path == root.path and stored.root.namespace == root.namespace
+        )
+
+    def remove_root(self, root_id: int) -> int:
+        """Forgets a root with everything below it; returns how many documents that were."""
+        files = self.files(root_id)
+        documents = sum(1 for file in files.values() if not file.skipped)
+        with self._transaction() as connection:
+            removed = self._delete_files(connection, [file.id for file in files.values()])
+            connection.execute("DELETE FROM roots WHERE id = ?", (root_id,))
+        self.vectors.remove(removed)
+        self._save_roots()
+        return documents
+
+    def suspend_root(self, root_id: int, since_ns: int) -> None:
+        """Stops citing a root's documents, but keeps their rows and vectors for when it comes back."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE roots SET suspended_ns = ? WHERE id = ?", (since_ns, root_id))
+            windows = [row[0] for row in connection.execute(f"SELECT w.id {_WINDOWS_OF_ROOT}", (root_id,))]
+        self.vectors.remove(windows)
+
+    def resume_root(self, root_id: int) -> None:
+        """Cites a suspended root's documents again; nothing is embedded."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE roots SET suspended_ns = NULL WHERE id = ?", (root_id,))
+            rows = connection.execute(
+                f"SELECT w.id, w.chunk_id, f.root_id, v.vector, v.checksum {_WINDOWS_OF_ROOT_WITH_VECTORS}",
+                (root_id,),
+            ).fetchall()
+        self._add_vectors(rows)
+
+    def write_document(
+        self,
+        root: Root,
+        source: SourceFile,
+        document: Document,
+        chunks: Sequence[Chunk],
+        *,
+        content_hash: str,
+        read_ns: int,
+        reader: str,
+        planner: str,
+        plan_windows: PlanWindows,
+        replaces: int | None = None,
+        reuse_chunks: bool = True,
+    ) -> Written:
+        """Stores a document's text, places and words, and lists the windows that need a vector.
+
+        Chunks whose text and headings are as before keep their rows, words and vectors: only their
+        places are brought up to date.
+
+        Args:
+            root: The root it is under.
+            source: Its path and stat fingerprint.
+            document: The parsed document.
+            chunks: Its chunks, in order.
+            content_hash: Hash of the bytes that were read.
+            read_ns: Wall clock (ns) when reading began.
+            reader: Fingerprint of parser, chunker and analyser.
+            planner: Fingerprint of the window planner.
+            plan_windows: Cuts a chunk into windows; called for new chunks only.
+            replaces: The file's number where it is known already.
+            reuse_chunks: False to write every chunk anew.
+        """
+        with self._transaction() as connection:
+            generation = self._next_generation(connection)
+            removed = self._displace(connection, root, source, replaces)
+            file_id, moved = self._write_file(
+                connection, root, source, replaces, content_hash, read_ns, reader, "", document.warnings
+            )
+            text = document.text.encode("utf-8", "replace")
+            layout = catalog.pack_layout(document)
+            connection.execute(
+                "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    file_id,
+                    document.doc_title,
+                    document.title,
+                    document.description,
+                    text,
+                    layout,
+                    planner,
+                    generation,
+                    catalog.checksum(text, layout),
+                ),
+            )
+            old: dict[bytes, list[int]] = {}
+            if reuse_chunks and not moved:
+                for chunk_id, digest in connection.execute(
+                    "SELECT id, digest FROM chunks WHERE file_id = ? ORDER BY chunk_index", (file_id,)
+                ):
+                    old.setdefault(digest, []).append(chunk_id)
+            all_old = [
+                row[0] for row in connection.execute("SELECT id FROM chunks WHERE file_id = ?", (file_id,))
+            ]
+            kept: set[int] = set()
+            new_chunks: list[tuple[int, Chunk, Sequence[Window]]] = []
+            for chunk in chunks:
+                digest = _digest(document, chunk, planner)
+                if same := old.get(digest):
+                    chunk_id = same.pop(0)
+                    kept.add(chunk_id)
+                    self._place_chunk(connection, chunk_id, file_id, chunk, digest)
+                else:
+                    chunk_id = self._place_chunk(connection, None, file_id, chunk, digest)
+                    windows = plan_windows(document, chunk)
+                    new_chunks.append((chunk_id, chunk, windows))
+                    keywords.insert(
+                        connection,
+                        chunk_id,
+                        scope=scope_token(root.id),
+                        title=f"{document.title} {document.description}",
+                        heading=" ".join(document.sections[chunk.section].heading_path),
+                        body=f"{chunk.context}\n{document.text[chunk.start : chunk.end]}",
+                        name=os.fsencode(source.relative_path).decode("utf-8", "replace"),
+                    )
+            removed += self._delete_chunks(connection, [id_ for id_ in all_old if id_ not in kept])
+            added, keys = self._insert_windows(
+                connection, [(chunk_id, windows) for chunk_id, _, windows in new_chunks]
+            )
+        self.vectors.remove(removed)
+        self._add_vectors([(w, c, root.id, vector, crc) for w, c, vector, crc in added])
+        return Written(file_id, len(new_chunks), tuple(dict.fromkeys(keys)))
+
+    def replan_document(self, file_id: int, planner: str, plan_windows: PlanWindows) -> tuple[bytes, ...]:
+        """Plans a stored document's windows anew, for another model; returns the keys that need a vector."""
+        with self.read() as view:
+            stored = view.load_document(file_id)
+        if stored is None:
+            return ()
+        root_id, document, chunks = stored
+        with self._transaction() as connection:
+            self._next_generation(connection)
+            ids = [chunk_id for chunk_id, _ in chunks]
+            removed = self._delete_windows(connection, ids)
+            planned = [(chunk_id, plan_windows(document, chunk)) for chunk_id, chunk in chunks]
+            added, keys = self._insert_windows(connection, planned)
+            connection.execute("UPDATE documents SET planner = ? WHERE file_id = ?", (planner, file_id))
+            for chunk_id, chunk in chunks:
+                self._place_chunk(connection, chunk_id, file_id, chunk, _digest(document, chunk, planner))
+        self.vectors.remove(removed)
+        self._add_vectors([(w, c, root_id, vector, crc) for w, c, vector, crc in added])
+        return tuple(dict.fromkeys(keys))
+
+    def write_skipped(
+        self,
+        root: Root,
+        source: SourceFile,
+        reason: str,
+        *,
+        content_hash: str,
+        read_ns: int,
+        reader: str,
+        replaces: int | None = None,
+    ) -> None:
+        """Remembers that a file can't be indexed and why; what was indexed of it is removed."""
+        with self._transaction() as connection:
+            self._next_generation(connection)
+            removed = self._displace(connection, root, source, replaces)
+            file_id, _ = self._write_file(
+                connection, root, source, replaces, content_hash, read_ns, reader, reason, ()
+            )
+            chunk_ids = [
+                row[0] for row in connection.execute("SELECT id FROM chunks WHERE file_id = ?", (file_id,))
+            ]
+            removed += self._delete_chunks(connection, chunk_ids)
+            connection.execute("DELETE FROM documents WHERE file_id = ?", (file_id,))
+        self.vectors.remove(removed)
+
+    def touch_file(self, file_id: int, fingerprint: StatFingerprint, read_ns: int) -> None:
+        """Stores a new stat fingerprint of a file whose content is as before."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE files SET mtime_ns = ?, size = ?, ctime_ns = ?, inode = ?, read_ns = ? WHERE id = ?",
+                (
+                    fingerprint.mtime_ns,
+                    fingerprint.size,
+                    fingerprint.ctime_ns,
+                    fingerprint.inode,
+                    read_ns,
+                    file_id,
+                ),
+            )
+
+    def remove_files(self, file_ids: Sequence[int]) -> None:
+        """Forgets files that are gone."""
+        with self._transaction() as connection:
+            self._next_generation(connection)
+            removed = self._delete_files(connection, file_ids)
+        self.vectors.remove(removed)
+
+    def put_vectors(self, keys: Sequence[bytes], vectors: Float32Array) -> None:
+        """Stores vectors and makes every window with one of these keys findable.
+
+        Args:
+            keys: Content addresses.
+            vectors: ``(len(keys), dim)`` float32, L2-normalised.
+        """
+        now = time.time_ns()
+        rows = []
+        with self._transaction() as connection:
+            self._next_generation(connection)
+            for key, vector in zip(keys, vectors, strict=True):
+                blob = np.ascontiguousarray(vector, dtype=np.float32).tobytes()
+                connection.execute(
+                    "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)",
+                    (key, blob, catalog.checksum(blob), now),
+                )
+                connection.execute("DELETE FROM pending WHERE key = ?", (key,))
+                for window_id, chunk_id, root_id in connection.execute(
+                    "SELECT w.id, w.chunk_id, f.root_id FROM windows w JOIN chunks c ON c.id = w.chunk_id"
+                    " JOIN files f ON f.id = c.file_id JOIN roots r ON r.id = f.root_id"
+                    " WHERE w.key = ? AND r.suspended_ns IS NULL",
+                    (key,),
+                ):
+                    rows.append((window_id, chunk_id, root_id, blob, catalog.checksum(blob)))
+        self._add_vectors(rows)
+
+    def drop_vectors(self) -> None:
+        """Forgets all vectors and lists every window to be embedded anew; its text comes from ``replan_document``."""
+        with self._transaction() as connection:
+            self._next_generation(connection)
+            connection.execute("DELETE FROM vectors")
+            connection.execute("UPDATE documents SET planner = ''")
+        self.vectors.replace_all([], np.empty((0, 0), dtype=np.float32))
+
+    def trim_vectors(self, max_bytes: int) -> int:
+        """Drops vectors that no window uses, oldest first, until those left take at most ``max_bytes``.
+
+        Returns:
+            How many were dropped.
+        """
+        with self._transaction() as connection:
+            rows = connection.execute(
+                "SELECT key, length(vector) FROM vectors v WHERE NOT EXISTS"
+                " (SELECT 1 FROM windows w WHERE w.key = v.key) ORDER BY used_ns DESC"
+            ).fetchall()
+            total, dropped = 0, []
+            for key, size in rows:
+                total += size
+                if total > max_bytes:
+                    dropped.append((key,))
+            connection.executemany("DELETE FROM vectors WHERE key = ?", dropped)
+        return len(dropped)
+
+    def close(self) -> None:
+        """Closes every connection; may be called twice."""
+        with self._readers_lock:
+            for connection in self._readers:
+                connection.close()
+            self._readers.clear()
+        self._connection.close()
+
+    # ------------------------------------------------------------------------------------ internals
+
+    def _open_or_heal(self) -> sqlite3.Connection:
+        try:
+            return self._open()
+        except sqlite3.DatabaseError as error:
+            aside = self._path.with_name(f"{self._path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}")
+            for suffix in ("", "-wal", "-shm"):
+                damaged = Path(f"{self._path}{suffix}")
+                if damaged.exists():
+                    damaged.rename(f"{aside}{suffix}")
+            self.notes.append(
+                f"The index was damaged ({error}); it was kept as {aside.name} and is built anew."
+            )
+            _log.error("index damaged error=%s kept=%s", error, aside)
+            return self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        connection = catalog.connect(self._path)
+        try:
+            os.chmod(self._path, 0o600)
+            catalog.prepare(connection)
+            result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if result != "ok":
+                raise sqlite3.DatabaseError(result)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _restore_roots(self) -> None:
+        """A database begun anew learns its roots from the file beside it."""
+        if catalog.read_roots(self._connection):
+            return
+        try:
+            saved = json.loads((self.folder / "roots.json").read_text(encoding="utf-8"))
+            roots = [
+                Root(
+                    0,
+                    os.fsdecode(bytes.fromhex(item["path"])),
+                    item["namespace"],
+                    tuple(item["include"]),
+                    tuple(item["exclude"]),
+                    item["chunk_size"],
+                    item["chunk_overlap"],
+                )
+                for item in saved
+            ]
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        for root in roots:
+            self.add_root(root)
+
+    def _save_roots(self) -> None:
+        payload = [
+            {
+                "path": os.fsencode(stored.root.path).hex(),
+                "namespace": stored.root.namespace,
+                "include": stored.root.include,
+                "exclude": stored.root.exclude,
+                "chunk_size": stored.root.chunk_size,
+                "chunk_overlap": stored.root.chunk_overlap,
+            }
+            for stored in self.roots()
+        ]
+        temporary = self.folder / "roots.json.new"
+        temporary.write_text(json.dumps(payload), encoding="utf-8")
+        temporary.replace(self.folder / "roots.json")
+
+    def _load_vectors(self) -> None:
+        rows = self._connection.execute(
+            "SELECT w.id, w.chunk_id, f.root_id, v.vector, v.checksum FROM windows w"
+            " JOIN vectors v ON v.key = w.key JOIN chunks c ON c.id = w.chunk_id JOIN files f ON f.id = c.file_id"
+            " JOIN roots r ON r.id = f.root_id WHERE r.suspended_ns IS NULL"
+        ).fetchall()
+        self._add_vectors(rows)
+
+    def _add_vectors(self, rows: Sequence[tuple[int, int, int, bytes, int]]) -> None:
+        """Brings stored vectors into memory; one whose checksum is wrong is dropped and embedded again."""
+        good = [row for row in rows if catalog.checksum(row[3]) == row[4]]
+        if len(good) < len(rows):
+            self._drop_damaged([row[0] for row in rows if catalog.checksum(row[3]) != row[4]])
+        if good:
+            matrix = np.frombuffer(b"".join(row[3] for row in good), dtype=np.float32).reshape(len(good), -1)
+            self.vectors.add([(row[0], row[1], row[2]) for row in good], matrix)
+
+    def _drop_damaged(self, window_ids: list[int]) -> None:
+        self.notes.append(f"{len(window_ids)} stored vectors were damaged; they are computed again.")
+        _log.error("vectors damaged count=%d", len(window_ids))
+        with self._transaction() as connection:
+            for window_id in window_ids:
+                connection.execute(
+                    "UPDATE documents SET planner = '' WHERE file_id = (SELECT c.file_id FROM chunks c"
+                    " JOIN windows w ON w.chunk_id = c.id WHERE w.id = ?)",
+                    (window_id,),
+                )
+                connection.execute(
+                    "DELETE FROM vectors WHERE key = (SELECT key FROM windows WHERE id = ?)", (window_id,)
+                )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+    @staticmethod
+    def _next_generation(connection: sqlite3.Connection) -> int:
+        generation = int(catalog.get_meta(connection, "generation", "0")) + 1
+        catalog.set_meta(connection, "generation", str(generation))
+        return generation
+
+    @staticmethod
+    def _write_file(
+        connection: sqlite3.Connection,
+        root: Root,
+        source: SourceFile,
+        replaces: int | None,
+        content_hash: str,
+        read_ns: int,
+        reader: str,
+        skipped: str,
+        warnings: Sequence[str],
+    ) -> tuple[int, bool]:
+        """Writes the file's row; returns its number and whether its path changed."""
+        path = os.fsencode(source.relative_path)
+        stat = source.fingerprint
+        values = (
+            root.id,
+            path,
+            stat.mtime_ns,
+            stat.size,
+            stat.ctime_ns,
+            stat.inode,
+            content_hash,
+            read_ns,
+            reader,
+            skipped,
+            json.dumps(list(warnings)),
+        )
+        if replaces is not None:
+            row = connection.execute("SELECT relative_path FROM files WHERE id = ?", (replaces,)).fetchone()
+            if row is not None:
+                connection.execute(
+                    "UPDATE files SET root_id = ?, relative_path = ?, mtime_ns = ?, size = ?, ctime_ns = ?,"
+                    " inode = ?, content_hash = ?, read_ns = ?, reader = ?, skipped = ?, warnings = ? WHERE id = ?",
+                    (*values, replaces),
+                )
+                return replaces, row[0] != path
+        cursor = connection.execute(
+            "INSERT INTO files(root_id, relative_path, mtime_ns, size, ctime_ns, inode, content_hash, read_ns,"
+            " reader, skipped, warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            values,
+        )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid, False
+
+    @staticmethod
+    def _place_chunk(
+        connection: sqlite3.Connection, chunk_id: int | None, file_id: int, chunk: Chunk, digest: bytes
+    ) -> int:
+        place = chunk.metadata
+        values = (
+            file_id,
+            place.chunk_index,
+            chunk.start,
+            chunk.end,
+            chunk.section,
+            place.line_start,
+            place.line_end,
+            place.page,
+            place.page_end,
+            chunk.context,
+            digest,
+        )
+        crc = catalog.checksum(*values)
+        if chunk_id is not None:
+            connection.execute(
+                "UPDATE chunks SET file_id = ?, chunk_index = ?, start = ?, end = ?, section = ?, line_start = ?,"
+                " line_end = ?, page = ?, page_end = ?, context = ?, digest = ?, checksum = ? WHERE id = ?",
+                (*values, crc, chunk_id),
+            )
+            return chunk_id
+        cursor = connection.execute(
+            "INSERT INTO chunks(file_id, chunk_index, start, end, section, line_start, line_end, page, page_end,"
+            " context, digest, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*values, crc),
+        )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    @staticmethod
+    def _insert_windows(
+        connection: sqlite3.Connection, planned: Sequence[tuple[int, Sequence[Window]]]
+    ) -> tuple[list[tuple[int, int, bytes, int]], list[bytes]]:
+        """Returns (window id, chunk id, vector, checksum) of those known already, and the keys to embed."""
+        added, keys = [], []
+        now = time.time_ns()
+        for chunk_id, windows in planned:
+            for window in windows:
+                cursor = connection.execute(
+                    "INSERT INTO windows(chunk_id, start, end, key) VALUES (?, ?, ?, ?)",
+                    (chunk_id, window.start, window.end, window.key),
+                )
+                known = connection.execute(
+                    "SELECT vector, checksum FROM vectors WHERE key = ?", (window.key,)
+                ).fetchone()
+                if known is None:
+                    connection.execute(
+                        "INSERT OR IGNORE INTO pending VALUES (?, ?)",
+                        (window.key, window.embedded_text.encode("utf-8", "replace").decode()),
+                    )
+                    keys.append(window.key)
+                else:
+                    assert cursor.lastrowid is not None
+                    connection.execute("UPDATE vectors SET used_ns = ? WHERE key = ?", (now, window.key))
+                    added.append((cursor.lastrowid, chunk_id, known[0], known[1]))
+        return added, keys
+
+    def _displace(
+        self, connection: sqlite3.Connection, root: Root, source: SourceFile, keep: int | None
+    ) -> list[int]:
+        """Deletes whatever else stands under this path: a file moved over another replaces it."""
+        rows = connection.execute(
+            "SELECT id FROM files WHERE root_id = ? AND relative_path = ? AND id IS NOT ?",
+            (root.id, os.fsencode(source.relative_path), keep),
+        ).fetchall()
+        return self._delete_files(connection, [row[0] for row in rows])
+
+    def _delete_files(self, connection: sqlite3.Connection, file_ids: Sequence[int]) -> list[int]:
+        """Deletes files with all that hangs on them; returns the window ids that must leave FAISS."""
+        removed: list[int] = []
+        for batch in _batches(file_ids):
+            chunk_ids = [
+                row[0]
+                for row in connection.execute(
+                    f"SELECT id FROM chunks WHERE file_id IN ({_marks(batch)})", batch
+                )
+            ]
+            removed += self._delete_chunks(connection, chunk_ids)
+            connection.execute(f"DELETE FROM documents WHERE file_id IN ({_marks(batch)})", batch)
+            connection.execute(f"DELETE FROM files WHERE id IN ({_marks(batch)})", batch)
+        return removed
+
+    def _delete_chunks(self, connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> list[int]:
+        removed = self._delete_windows(connection, chunk_ids)
+        keywords.delete(connection, chunk_ids)
+        for batch in _batches(chunk_ids):
+            connection.execute(f"DELETE FROM chunks WHERE id IN ({_marks(batch)})", batch)
+        return removed
+
+    @staticmethod
+    def _delete_windows(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> list[int]:
+        """Deletes windows; vectors stay for when the text comes back, pending texts that nobody wants go."""
+        removed: list[int] = []
+        for batch in _batches(chunk_ids):
+            rows = connection.execute(
+                f"SELECT id, key FROM windows WHERE chunk_id IN ({_marks(batch)})", batch
+            ).fetchall()
+            connection.execute(f"DELETE FROM windows WHERE chunk_id IN ({_marks(batch)})", batch)
+            connection.executemany(
+                "DELETE FROM pending WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM windows WHERE key = ?1)",
+                [(key,) for _, key in rows],
+            )
+            removed += [window_id for window_id, _ in rows]
+        return removed
+
+
+def load_index(index_dir: str | os.PathLike[str]) -> Store:
+    """Opens the index in ``index_dir``.
+
+    Raises:
+        FileNotFoundError: Nothing was indexed there yet: "Run --index first".
+    """
+    folder = Path(index_dir)
+    if not Store.exists(folder):
+        raise IndexMissing
+    return Store(folder)
+
+
+def scope_token(root_id: int) -> str:
+    """Returns the word that stands for a root in the keyword index."""
+    return f"r{root_id}"
+
+
+_WINDOWS_OF_ROOT = (
+    "FROM windows w JOIN chunks c ON c.id = w.chunk_id JOIN files f ON f.id = c.file_id WHERE f.root_id = ?"
+)
+_WINDOWS_OF_ROOT_WITH_VECTORS = (
+    "FROM windows w JOIN vectors v ON v.key = w.key JOIN chunks c ON c.id = w.chunk_id"
+    " JOIN files f ON f.id = c.file_id WHERE f.root_id = ?"
+)
+
+
+def _digest(document: Document, chunk: Chunk, planner: str) -> bytes:
+    """Identifies what a chunk's words and vectors depend on; its place is not among it."""
+    digest = hashlib.blake2b(digest_size=16)
+    parts: Mapping[str, str] = {
+        "planner": planner,
+        "title": document.title,
+        "description": document.description,
+        "headings": "\x1f".join(document.sections[chunk.section].heading_path),
+        "context": chunk.context,
+        "text": document.text[chunk.start : chunk.end],
+    }
+    for part in parts.values():
+        encoded = part.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "little"))
+        digest.update(encoded)
+    return digest.digest()
+
+
+def _batches(items: Sequence[_T]) -> Iterator[list[_T]]:
+    for first in range(0, len(items), _MAX_VARIABLES):
+        yield list(items[first : first + _MAX_VARIABLES])
+
+
+def _marks(batch: Sequence[object]) -> str:
+    return ",".join("?" * len(batch))
