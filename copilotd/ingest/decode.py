@@ -36,7 +36,7 @@ _HIGH = re.compile(rb"[\x80-\xff]")
 
 
 def decode(source: bytes) -> str:
-    """Returns the text of ``source`` with ``\\n`` for every line end (LF, CR, CRLF).
+    """Returns the text of ``source`` with a newline for every line end (LF, CR, CRLF).
 
     A byte-order mark decides; then UTF-8; then UTF-16 without a mark, told by its zero bytes; then UTF-8
     with a few damaged bytes; then a legacy encoding. NUL characters are dropped.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from markdown_it import MarkdownIt
+from markdown_it.ruler import RuleOptionsType
 from markdown_it.rules_block import StateBlock, html_block
 
 from copilotd.ingest.markup import TAG, is_tag
@@ -17,7 +18,8 @@ _CONTAINER = re.compile(r"(?:!!!|\?\?\?\+?)[ \t]+[\w\"']|===[!+]?[ \t]+[\"']")
 _DIRECTIVE = re.compile(r":{3,}[ \t]*(?:[\w{\[].*)?$")
 
 _IMPORT = re.compile(
-    r"import\s+(?:type\s+)?(?:[\w$*,{}\s]{1,4000}?\sfrom\s*|[\w$*,{}\s]{0,4000}?\}\s*from\s*)?(?P<quote>['\"])[^'\"\n]+(?P=quote)[ \t]*;?[ \t]*(?://[^\n]*)?(?=\n|$)"
+    r"import\s+(?:type\s+)?(?:[\w$*,{}\s]{1,4000}?(?:\s|(?<=\}))from\s*)?"
+    r"(?P<quote>['\"])[^'\"\n]+(?P=quote)[ \t]*;?[ \t]*(?://[^\n]*)?(?=\n|$)"
 )
 _EXPORT = re.compile(
     r"export\s+(?:(?:const|let|var)\s+[\w${\[]|(?:default\s+)?(?:async\s+)?function\b\s*\*?\s*[\w$]*\s*\(|(?:default\s+)?class\s+[\w$]+[^\n]*\{|"
@@ -31,9 +33,9 @@ _MDX_HTML = re.compile(r"<!--|<(?:script|style|pre|textarea)\b", re.IGNORECASE)
 
 
 def use_dialects(parser: MarkdownIt, *, mdx: bool) -> None:
-    """Adds the rules to ``parser``; with ``mdx`` indented code and HTML blocks are switched off, as MDX does."""
+    """Adds the rules to ``parser``; with ``mdx`` it reads no indented code and no HTML blocks."""
     ruler = parser.block.ruler
-    interrupts = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    interrupts: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     ruler.before("table", "esm", _esm)
     ruler.before("table", "jsx_comment", _jsx_comment)
     ruler.before("fence", "indented_container", _indented_container, interrupts)
@@ -133,17 +135,20 @@ def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _statement_end(source: str, start: int) -> int:
-    """Returns where a JavaScript statement ends: the first line end outside brackets and strings."""
+    """Returns where a JavaScript statement ends: the first line end outside brackets and strings.
+
+    Where brackets never close it is not a statement anyone can read; then only its first line is.
+    """
     depth = 0
     for match in _BRACKETS.finditer(source, start):
-        token = match.group()
-        if token in ("(", "[", "{"):
+        mark = match.group()
+        if mark in ("(", "[", "{"):
             depth += 1
-        elif token in (")", "]", "}"):
+        elif mark in (")", "]", "}"):
             depth -= 1
-        elif token == "\n" and depth <= 0:
+        elif mark == "\n" and depth <= 0:
             return match.start()
-    return len(source) if depth <= 0 else source.find("\n", start) if "\n" in source[start:] else len(source)
+    return len(source) if depth <= 0 else (source + "\n").index("\n", start)
 
 
 def _jsx_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:

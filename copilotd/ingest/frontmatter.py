@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 import yaml
 
@@ -55,7 +56,7 @@ def read_front_matter(text: str) -> FrontMatter:
     return FrontMatter(lines, _string(values, body, "title"), _string(values, body, "description"))
 
 
-def _load(body: str, mark: str) -> Mapping[object, object]:
+def _load(body: str, mark: str) -> Mapping[Any, Any]:
     if len(body) > _MAX_CHARS:
         return {}
     try:
@@ -73,7 +74,7 @@ def _load(body: str, mark: str) -> Mapping[object, object]:
     return loaded if isinstance(loaded, dict) else {}
 
 
-def _string(values: Mapping[object, object], body: str, key: str) -> str:
+def _string(values: Mapping[Any, Any], body: str, key: str) -> str:
     value = values.get(key, values.get(key.capitalize()))
     if value is None and not values:
         line = re.search(_LINE.format(key=key), body[:_MAX_CHARS], re.MULTILINE | re.IGNORECASE)

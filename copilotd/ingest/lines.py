@@ -6,7 +6,9 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-_SPACES = "\x0b\x0c\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPACES = "".join(
+    map(chr, [0x0B, 0x0C, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000])
+)
 # Zero-width characters, soft hyphens and bidirectional controls hide words from a search and can make
 # text read differently from what it is. ZWJ and ZWNJ stay: emoji and several scripts need them.
 _INVISIBLE = (
@@ -26,7 +28,7 @@ _WORDS = re.compile(r"[^\W_]|[^\s\x00-\x7f]")
 def clean_characters(text: str) -> str:
     """Returns ``text`` with plain spaces for all kinds of space, and without invisible characters.
 
-    Newlines and tabs stay, so the number of lines is the same, and only ``\\n`` separates lines afterwards.
+    Newlines and tabs stay, so the number of lines is the same, and nothing else separates lines afterwards.
     """
     if not _ODD.search(text):
         return text
@@ -91,7 +93,8 @@ def lay_out(lines: Sequence[str | None], verbatim: Collection[int] = frozenset()
         numbers.pop()
     text = "\n".join(kept)
     size = len(text)
-    if starts and starts[-1] > size or ends and ends[-1] > size:
-        starts = [min(start, size) for start in starts]
-        ends = [min(end, size) for end in ends]
+    index = len(starts) - 1
+    while index >= 0 and (starts[index] > size or ends[index] > size):
+        starts[index], ends[index] = min(starts[index], size), min(ends[index], size)
+        index -= 1
     return Layout(text, tuple(numbers), starts, ends)

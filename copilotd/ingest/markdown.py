@@ -45,7 +45,7 @@ class _Leaf:
     """A block without blocks in it, by source lines (0-based, half-open)."""
 
     kind: BlockKind
-    token: str
+    rule: str
     start: int
     end: int
     group: int
@@ -86,7 +86,7 @@ class MarkdownParser:
         leaves = _with_gaps(list(_leaves(tokens)), lines)
         layout = _clean(lines, leaves, components)
         headings = [
-            (leaf, *self._heading(leaf.content, env)) for leaf in leaves if leaf.token == "heading_open"
+            (leaf, *self._heading(leaf.content, env)) for leaf in leaves if leaf.rule == "heading_open"
         ]
         sections = _sections(headings, layout, doc_title)
         first = next((section.heading for section in sections if section.level == 1 and section.heading), "")
@@ -158,7 +158,7 @@ def _leaves(tokens: Sequence[Token]) -> Iterator[_Leaf]:
         elif kind.endswith("_close") and f"{kind[:-6]}_open" not in _KINDS:
             depth -= 1
             containers.pop()
-        if kind not in _KINDS and kind != "unseen" or token.map is None:
+        if token.map is None or (kind not in _KINDS and kind != "unseen"):
             continue
         table = kind == "table_open"
         opens = closes = False
@@ -203,7 +203,7 @@ def _with_gaps(leaves: list[_Leaf], lines: Sequence[str]) -> list[_Leaf]:
             whole.append(_Leaf(BlockKind.OTHER, "gap", gap, end, group))
             group -= 1
             gap = end
-        if leaf.token != "end" and leaf.end > line:
+        if leaf.rule != "end" and leaf.end > line:
             whole.append(leaf)
             line = leaf.end
     return whole
@@ -216,7 +216,7 @@ def _clean(lines: Sequence[str], leaves: Sequence[_Leaf], components: frozenset[
         if leaf.kind is BlockKind.CODE:
             verbatim.update(range(leaf.start, leaf.end))
             continue
-        if leaf.token == "unseen":
+        if leaf.rule == "unseen":
             kept[leaf.start : leaf.end] = [None] * (leaf.end - leaf.start)
             continue
         source = lines[leaf.start : leaf.end]
@@ -248,7 +248,7 @@ def _sections(
     if not starts or starts[0] > 0:
         sections.append(Section(doc_title, 0, (), 0, starts[0] if starts else size))
     above: list[tuple[int, str]] = []
-    for (leaf, heading, anchor), start, end in zip(headings, starts, [*starts[1:], size], strict=True):
+    for (leaf, heading, anchor), start, end in zip(headings, starts, [*starts, size][1:], strict=True):
         while above and above[-1][0] >= leaf.level:
             above.pop()
         above.append((leaf.level, heading))
@@ -279,6 +279,6 @@ def _blocks(leaves: Sequence[_Leaf], layout: Layout) -> tuple[Block, ...]:
 def _header_end(leaf: _Leaf, layout: Layout, start: int, end: int) -> int:
     if leaf.kind is BlockKind.TABLE:
         return min(layout.ends[min(leaf.start + 1, len(layout.ends) - 1)], end)
-    if leaf.token == "fence":
+    if leaf.rule == "fence":
         return min(layout.ends[leaf.start], end)
     return start

@@ -5,23 +5,35 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 
-_INLINE_ELEMENTS = frozenset(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark nobr q rb rp rt ruby s samp "
-    "small span strike strong sub sup time tt u var wbr".split()
+
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_INLINE_ELEMENTS = _names(
+    """
+    a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark nobr q rb rp rt
+    ruby s samp small span strike strong sub sup time tt u var wbr
+    """
 )
-_BLOCK_ELEMENTS = frozenset(
-    "address applet area article aside audio base basefont blockquote body br button canvas caption center "
-    "circle col colgroup datalist dd defs details dialog dir div dl dt ellipse embed fieldset figcaption figure "
-    "footer form frame frameset g h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe img input legend li line "
-    "link main map math menu menuitem meta meter nav noframes noscript object ol optgroup option output p param "
-    "path picture polygon polyline portal pre progress rect script search section select slot source stop style "
-    "summary svg table tbody td template text textarea tfoot th thead title tr track tspan ul use video".split()
+_BLOCK_ELEMENTS = _names(
+    """
+    address applet area article aside audio base basefont blockquote body br button canvas caption
+    center circle col colgroup datalist dd defs details dialog dir div dl dt ellipse embed fieldset
+    figcaption figure footer form frame frameset g h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe
+    img input legend li line link main map math menu menuitem meta meter nav noframes noscript object ol
+    optgroup option output p param path picture polygon polyline portal pre progress rect script search
+    section select slot source stop style summary svg table tbody td template text textarea tfoot th
+    thead title tr track tspan ul use video
+    """
 )
 _ELEMENTS = _INLINE_ELEMENTS | _BLOCK_ELEMENTS
 _UNSEEN_ELEMENTS = frozenset(("script", "style"))
-_BOOLEANS = frozenset(
-    "allowfullscreen async autofocus autoplay checked controls default defer disabled hidden inert ismap loop "
-    "multiple muted novalidate open playsinline readonly required reversed selected".split()
+_BOOLEANS = _names(
+    """
+    allowfullscreen async autofocus autoplay checked controls default defer disabled hidden inert ismap
+    loop multiple muted novalidate open playsinline readonly required reversed selected
+    """
 )
 # Attributes of components that a reader sees as text; of HTML elements only an image's alt is one.
 _SEEN_ATTRIBUTES = frozenset(
