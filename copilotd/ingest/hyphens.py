@@ -15,19 +15,19 @@ _WORD = re.compile(r"[^\W\d_]+(?:[-\u2010][^\W\d_]+)*")
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 # First halves that usually keep their hyphen, and second halves that usually follow one.
-_KEEPS_AFTER = frozenset(
-    "well self high low long short full half cross all ever far near hard single double two three four "
-    "five six ten one first second third real built read write user top bottom left right end open "
-    "so state fine large small wide deep best better ill old new".split()
+_KEEPS_AFTER = re.compile(
+    "well|self|high|low|long|short|full|half|cross|all|ever|far|near|hard|single|double|two|three|four|five|six|"
+    "ten|one|first|second|third|real|built|read|write|user|top|bottom|left|right|end|open|so|state|fine|large|"
+    "small|wide|deep|best|better|ill|old|new"
 )
-_KEEPS_BEFORE = frozenset(
-    "known based like free only level side time friendly specific wide aware driven scale term end to "
-    "of the art up in on off by house defined sized quality purpose safe sensitive oriented dependent "
-    "independent related existing".split()
+_KEEPS_BEFORE = re.compile(
+    "known|based|like|free|only|level|side|time|friendly|specific|wide|aware|driven|scale|term|end|to|of|the|art|"
+    "up|in|on|off|by|house|defined|sized|quality|purpose|safe|sensitive|oriented|dependent|independent|related|"
+    "existing"
 )
-_ENDINGS = frozenset(
-    "ing ings ed er ers able ably ly ness ty ties tion tions sion ment ments ity ities al ally ance ence "
-    "est ful less ous ive ize ized izing ise ised ising ism ist ists y s es ies".split()
+_ENDINGS = re.compile(
+    "ings?|ed|ers?|able|ably|ly|ness|ty|ties|tions?|sion|ments?|ity|ities|al|ally|ance|ence|est|ful|less|ous|ive|"
+    "i[sz](?:e|ed|ing)|ism|ists?|y|s|es|ies"
 )
 
 
@@ -81,9 +81,9 @@ def _keeps_hyphen(left: str, right: str, vocabulary: Vocabulary) -> bool:
         return hyphened > joined
     if "-" in left or "_" in left:
         return True
-    if tail_word.casefold() in _ENDINGS:
+    if _ENDINGS.fullmatch(tail_word.casefold()):
         return False
-    if last.casefold() in _KEEPS_AFTER or tail_word.casefold() in _KEEPS_BEFORE:
+    if _KEEPS_AFTER.fullmatch(last.casefold()) or _KEEPS_BEFORE.fullmatch(tail_word.casefold()):
         return len(last) >= 2
     # Both halves are words of their own here, the whole never is: a compound.
     both = len(last) >= 4 and len(tail_word) >= 4

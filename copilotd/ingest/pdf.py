@@ -16,7 +16,7 @@ from typing import Any
 
 from copilotd.errors import ParseError
 from copilotd.ingest.isolate import parse_isolated
-from copilotd.ingest.pdf_layout import Glyph, PageText, read_page
+from copilotd.ingest.pdf_layout import Glyph, PageText, glyph, read_page
 from copilotd.ingest.pdf_structure import Bookmark, build_document
 from copilotd.types import ChunkMetadata, Document
 
@@ -204,7 +204,7 @@ def _glyphs(layout: Any, left: float, top: float) -> Iterator[Glyph]:
         if item is None:
             stack.pop()
         elif isinstance(item, LTChar):
-            yield Glyph(
+            yield glyph(
                 text=item.get_text(),
                 x0=item.x0 - left,
                 x1=item.x1 - left,

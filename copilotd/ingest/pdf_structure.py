@@ -10,6 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 
 from copilotd.errors import ParseError
@@ -174,12 +175,12 @@ def _spaced(lines: Sequence[TextLine]) -> list[_Item]:
     """Derives blank lines from the distance between lines."""
     gaps = [
         round((below.top - above.bottom) / above.size, 1)
-        for above, below in zip(lines, lines[1:], strict=False)
+        for above, below in pairwise(lines)
         if above.page == below.page and below.top > above.top and above.size > 0
     ]
     usual = _usual_gap(gaps)
     blanks = [True]
-    for above, below in zip(lines, lines[1:], strict=False):
+    for above, below in pairwise(lines):
         size = max(1.0, min(above.size, below.size))
         gap = (below.top - above.bottom) / size
         if above.page != below.page or below.top <= above.top:
@@ -295,7 +296,7 @@ def _heading_kind(item: _Item, after: _Item | None, body: float, *, bold_body: b
             return "caps"
         return ""
     starts_well = text[0].isupper() or bool(_NUMBERED.match(text)) or not text[0].isascii()
-    if ends_sentence or not starts_well or _BULLET.match(text) and not _NUMBERED.match(text):
+    if ends_sentence or not starts_well or (_BULLET.match(text) and not _NUMBERED.match(text)):
         return ""
     if line.bold and not bold_body and len(text) < 100 and item.blank_above:
         return "bold"
