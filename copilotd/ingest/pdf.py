@@ -8,6 +8,7 @@ Pages are read one by one and released at once; what a page looks like is worked
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import os
@@ -17,6 +18,7 @@ from typing import Any
 from copilotd.errors import ParseError
 from copilotd.ingest.isolate import parse_isolated
 from copilotd.ingest.pdf_layout import Glyph, PageText, glyph, read_page
+from copilotd.ingest.pdf_repair import rebuilt
 from copilotd.ingest.pdf_structure import Bookmark, build_document
 from copilotd.types import ChunkMetadata, Document
 
@@ -28,7 +30,7 @@ _MAX_CHUNK_CHARS = 2000
 _OVERLAP_CHARS = 250
 _SECONDS = 120.0
 _MEMORY_BYTES = 2048 * 1024 * 1024
-_REPAIRED = "damaged: its table of contents of objects was rebuilt"
+_REPAIRED = "its object table was rebuilt"
 
 
 class PdfParser:
@@ -96,82 +98,143 @@ def pdf_chunk_with_heading_detection(filepath: str) -> list[tuple[str, ChunkMeta
 _Reading = tuple[list[PageText], list[Bookmark], str, list[str]]
 
 
+class _Opened:
+    """An open file with its pages found but not yet read."""
+
+    def __init__(self, source: bytes) -> None:
+        """Opens ``source``.
+
+        Raises:
+            ParseError: It cannot be opened, or has too many pages.
+        """
+        import pdfplumber
+        from pdfminer.pdfdocument import PDFEncryptionError, PDFPasswordIncorrect
+
+        self.problems: list[str] = []
+        self.pages: list[Any] = []
+        with _heard("pdfminer.pdfdocument") as messages:
+            try:
+                self.pdf = pdfplumber.open(io.BytesIO(source), password="")
+            except MemoryError:
+                raise
+            except Exception as error:
+                cause = error.args[0] if error.args and isinstance(error.args[0], BaseException) else error
+                if isinstance(cause, PDFPasswordIncorrect):
+                    raise ParseError("encrypted: needs a password") from None
+                if isinstance(cause, PDFEncryptionError):
+                    raise ParseError("encrypted: in a way this reader does not know") from None
+                raise ParseError(f"damaged: {_reason(cause)}") from None
+            try:
+                for page in _page_objects(self.pdf):
+                    self.pages.append(page)
+                    if len(self.pages) > MAX_PAGES:
+                        raise ParseError(f"too many pages: more than {MAX_PAGES:,}")
+            except (MemoryError, ParseError):
+                raise
+            except Exception as error:
+                self.problems.append(_reason(error))
+        if messages or _was_scanned(self.pdf):
+            self.problems.append("parts of its object table are broken")
+        self.promised = _promised_pages(self.pdf)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the page tree was there and every page it promises."""
+        return 0 < self.promised <= len(self.pages)
+
+    def read(self) -> _Reading:
+        """Reads all pages, each released before the next.
+
+        Raises:
+            ParseError: No page could be read.
+        """
+        texts: list[PageText] = []
+        failed: list[int] = []
+        unsized: list[int] = []
+        ids: dict[Any, int] = {}
+        reason = ""
+        for number, page in enumerate(self.pages, start=1):
+            ids[page.pageid] = number
+            if page.attrs.get("MediaBox") is None:
+                unsized.append(number)
+            try:
+                texts.append(_read_page_object(self.pdf, page, number))
+            except MemoryError:
+                raise
+            except Exception as error:
+                failed.append(number)
+                reason = reason or _reason(error)
+        if not texts:
+            raise ParseError(f"damaged: {reason or [*self.problems, 'it has no pages'][0]}")
+        notes = [f"damaged: {problem}" for problem in self.problems]
+        if unsized:
+            notes.append(f"damaged: {_page_list(unsized)} without a size, read as US Letter")
+        if failed:
+            notes.append(f"damaged: {_page_list(failed)} could not be read ({reason})")
+        if len(self.pages) < self.promised:
+            notes.append(f"damaged: {len(self.pages)} of {self.promised} pages could be found")
+        return texts, _bookmarks(self.pdf, ids), _info_title(self.pdf), notes
+
+
 def _read(source: bytes) -> _Reading:
     """Reads the file as it is and, where that fails or pages are missing, by looking for its objects."""
+    opened: _Opened | None = None
     failure: ParseError | None = None
-    reading: _Reading | None = None
-    promised = 0
     try:
-        reading, promised = _read_once(source)
-        if len(reading[0]) >= promised and (reading[0] or not promised):
-            return reading
+        opened = _Opened(source)
+        if opened.complete:
+            return opened.read()
     except ParseError as error:
         failure = error
-        if error.message.startswith(("encrypted", "too many")):
+        if not error.message.startswith("damaged"):
             raise
-    # Without its startxref the reader finds objects by scanning the whole file.
+    reading = _read_rebuilt(source, more_than=len(opened.pages) if opened and not failure else 0)
+    if reading is not None:
+        return reading
+    if opened is not None and failure is None:
+        return opened.read()
+    raise failure or ParseError("damaged: no page could be read")
+
+
+def _read_rebuilt(source: bytes, more_than: int) -> _Reading | None:
+    """Reads the file through a new object table; None where that finds no more than was known."""
+    whole = rebuilt(source)
+    if whole is None:
+        return None
     try:
-        repaired, promised_again = _read_once(source.replace(b"startxref", b"startxxxx"))
+        opened = _Opened(whole)
+        if len(opened.pages) <= more_than:
+            return None
+        opened.problems = [_REPAIRED]
+        reading = opened.read()
     except ParseError:
-        repaired, promised_again = ([], [], "", []), 0
-    promised = max(promised, promised_again)
-    if len(repaired[0]) > (len(reading[0]) if reading else 0):
-        repaired[3].insert(0, _REPAIRED)
-        reading = repaired
-    if reading is None or not reading[0]:
-        raise failure or ParseError("damaged: no page could be read")
-    if len(reading[0]) < promised:
-        reading[3].append(f"damaged: {len(reading[0])} of {promised} pages could be read")
-    return reading
+        return None
+    return reading if any(page.lines for page in reading[0]) else None
 
 
-def _read_once(source: bytes) -> tuple[_Reading, int]:
-    import pdfplumber
-    from pdfminer.pdfdocument import PDFEncryptionError, PDFPasswordIncorrect
-
+@contextlib.contextmanager
+def _heard(name: str) -> Iterator[list[str]]:
+    """Collects what a library's logger warns of, which is all it says of damage it steps over."""
+    messages: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger(name)
+    propagate, level = logger.propagate, logger.level
+    logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(logging.WARNING)
     try:
-        pdf = pdfplumber.open(io.BytesIO(source), password="")
-    except MemoryError:
-        raise
-    except Exception as error:
-        cause = error.args[0] if error.args and isinstance(error.args[0], BaseException) else error
-        if isinstance(cause, PDFPasswordIncorrect):
-            raise ParseError("encrypted: needs a password") from None
-        if isinstance(cause, PDFEncryptionError):
-            raise ParseError("encrypted: in a way this reader does not know") from None
-        raise ParseError(f"damaged: {_reason(cause)}") from None
-    pages: list[PageText] = []
-    failed: list[int] = []
-    reason = ""
-    ids: dict[Any, int] = {}
-    number = 0
-    iterator = _page_objects(pdf)
-    while True:
-        try:
-            page_object = next(iterator)
-        except StopIteration:
-            break
-        except MemoryError:
-            raise
-        except Exception as error:
-            reason = reason or _reason(error)
-            break
-        number += 1
-        if number > MAX_PAGES:
-            raise ParseError(f"too many pages: more than {MAX_PAGES:,}")
-        ids[page_object.pageid] = number
-        try:
-            pages.append(_read_page_object(pdf, page_object, number))
-        except MemoryError:
-            raise
-        except Exception as error:
-            failed.append(number)
-            reason = reason or _reason(error)
-    if not pages and reason:
-        raise ParseError(f"damaged: {reason}")
-    warnings = [f"damaged: {_page_list(failed)} could not be read ({reason})"] if failed else []
-    reading = pages, _bookmarks(pdf, ids), _info_title(pdf), warnings
-    return reading, max(0, _promised_pages(pdf) - len(failed))
+        yield messages
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
+        logger.setLevel(level)
+
+
+def _was_scanned(pdf: Any) -> bool:
+    from pdfminer.pdfdocument import PDFXRefFallback
+
+    return any(isinstance(xref, PDFXRefFallback) for xref in pdf.doc.xrefs)
 
 
 def _page_objects(pdf: Any) -> Iterator[Any]:

@@ -74,6 +74,7 @@ class TextLine:
         mono: Whether most of its characters are of a typewriter font.
         cells: Parts of the line that stand clearly apart.
         page_height: Height of the page, to tell margins.
+        turn: Quarter turns clockwise of its writing direction.
     """
 
     text: str
@@ -87,6 +88,7 @@ class TextLine:
     mono: bool
     cells: int
     page_height: float
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,9 @@ def read_page(number: int, width: float, height: float, glyphs: Iterable[Glyph])
             by_turn.setdefault(g.turn, []).append(kept)
     lines: list[TextLine] = []
     readable = 0
-    # The direction most of the page is written in is read first.
-    for turn in sorted(by_turn, key=lambda turn: -len(by_turn[turn])):
+    # Upright text is read first, unless the page is a sideways one with some upright page number.
+    total = sum(map(len, by_turn.values()))
+    for turn in sorted(by_turn, key=lambda turn: (turn != 0 or 10 * len(by_turn[0]) < total, turn)):
         turned_height = width if turn % 2 else height
         turned_width = height if turn % 2 else width
         on_page = _without_doubles(
@@ -147,7 +150,7 @@ def read_page(number: int, width: float, height: float, glyphs: Iterable[Glyph])
         )
         readable += sum(1 for g in on_page if not g.text.isspace())
         for row in _reading_order(_rows(on_page)):
-            line = _line(row, number, turned_height)
+            line = _line(row, number, turned_height, turn)
             if line is not None:
                 lines.append(line)
     return PageText(number, tuple(lines), unreadable, readable)
@@ -351,7 +354,7 @@ def _is_prose(rows: list[_Row]) -> bool:
     return median(lengths) >= 18 and 2 * alone >= len(rows)
 
 
-def _line(row: _Row, page: int, page_height: float) -> TextLine | None:
+def _line(row: _Row, page: int, page_height: float, turn: int) -> TextLine | None:
     texts = [text for segment in row if (text := _segment_text(segment))]
     if not texts:
         return None
@@ -372,6 +375,7 @@ def _line(row: _Row, page: int, page_height: float) -> TextLine | None:
         mono=2 * mono > len(glyphs),
         cells=len(texts),
         page_height=page_height,
+        turn=turn,
     )
 
 

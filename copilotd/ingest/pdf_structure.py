@@ -183,7 +183,9 @@ def _spaced(lines: Sequence[TextLine]) -> list[_Item]:
     for above, below in pairwise(lines):
         size = max(1.0, min(above.size, below.size))
         gap = (below.top - above.bottom) / size
-        if above.page != below.page or below.top <= above.top:
+        if above.turn != below.turn:
+            blanks.append(True)
+        elif above.page != below.page or below.top <= above.top:
             # A new page or column: the paragraph goes on if it stopped in the middle of a sentence.
             goes_on = below.text[:1].islower() or above.text[-1:] in ",-\u2010"
             blanks.append(not goes_on)
@@ -300,7 +302,11 @@ def _heading_kind(item: _Item, after: _Item | None, body: float, *, bold_body: b
         return ""
     if line.bold and not bold_body and len(text) < 100 and item.blank_above:
         return "bold"
-    follows = after is not None and after.line.page == line.page and after.line.cells == 1
+    follows = (
+        after is not None
+        and (after.line.page, after.line.turn) == (line.page, line.turn)
+        and after.line.cells == 1
+    )
     if len(text) < _SHORT_LINE and item.blank_above and item.blank_below and follows:
         return "short"
     return ""
