@@ -1,0 +1,100 @@
+"""Anthropic's Messages API through its SDK."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from inspect import signature
+from types import ModuleType
+from typing import Any
+
+from copilotd.llm.failures import Failure, Service, retry_after
+from copilotd.llm.streaming import Limits, StreamingProvider, quiet
+from copilotd.types import CompletionRequest, Finished, TextDelta
+
+BASE_URL = "https://api.anthropic.com"
+
+# https://docs.anthropic.com/en/api/errors; an error inside a 200 stream has only its type.
+_STATUS_BY_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+# https://docs.anthropic.com/en/api/handling-stop-reasons
+_REASONS = {"max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refusal"}
+
+
+def _sdk() -> ModuleType:
+    import anthropic
+
+    quiet("anthropic", "httpx", "httpx2", "httpcore", "httpcore2")
+    return anthropic
+
+
+class AnthropicProvider(StreamingProvider):
+    """Speaks to Anthropic. The address is always given, so the SDK takes none from the environment."""
+
+    def __init__(self, model: str, key: str, base_url: str, limits: Limits, key_file: str) -> None:
+        super().__init__(
+            Service("anthropic", "Anthropic", model, base_url, "ANTHROPIC_API_KEY", "", key, key_file), limits
+        )
+
+    async def _attempt(self, request: CompletionRequest) -> AsyncGenerator[TextDelta | Finished, None]:
+        sdk = _sdk()
+        options: dict[str, Any] = {}
+        if "open_telemetry" in signature(sdk.AsyncAnthropic).parameters:
+            # The environment could otherwise have the SDK copy prompts into traces.
+            options["open_telemetry"] = False
+        http = sdk.DefaultAsyncHttpxClient(trust_env=self._trust_env, follow_redirects=False)
+        async with sdk.AsyncAnthropic(
+            api_key=self._service.secret,
+            base_url=self._service.address,
+            max_retries=0,
+            timeout=sdk.Timeout(None, connect=self._limits.connect_s),
+            http_client=http,
+            **options,
+        ) as client:
+            messages = [{"role": turn.role, "content": turn.content} for turn in request.messages]
+            system = {"system": request.system} if request.system else {}
+            stream = await client.messages.create(
+                model=self.model, max_tokens=request.max_tokens, messages=messages, stream=True, **system
+            )
+            async with stream:
+                async for event in _events(stream):
+                    yield event
+
+    def _failure(self, error: Exception, *, received: bool) -> Failure:
+        sdk = _sdk()
+        if isinstance(error, sdk.APIStatusError):
+            body = error.body if isinstance(error.body, dict) else {}
+            inner = body.get("error")
+            said = inner if isinstance(inner, dict) else {}
+            kind = str(said.get("type") or "")
+            code = error.status_code if error.status_code >= 300 else _STATUS_BY_TYPE.get(kind, 500)
+            return self._service.status(
+                code, str(said.get("message") or ""), kind, retry_after(error.response.headers)
+            )
+        return self._service.transport(error, self._limits.connect_s, received=received)
+
+
+async def _events(stream: Any) -> AsyncGenerator[TextDelta | Finished, None]:
+    reason: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    async for event in stream:
+        if event.type == "message_start":
+            tokens_in = event.message.usage.input_tokens
+        elif event.type == "content_block_delta":
+            yield TextDelta(event.delta.text if event.delta.type == "text_delta" else "")
+        elif event.type == "message_delta":
+            reason = event.delta.stop_reason or reason
+            tokens_out = event.usage.output_tokens
+        elif event.type == "message_stop" and reason is not None:
+            yield Finished(_REASONS.get(reason, "end"), tokens_in, tokens_out)
