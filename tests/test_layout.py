@@ -17,11 +17,11 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__version__", "errors", "types", "text"}),
     frozenset({"paths", "wire"}),
-    frozenset({"settings", "logs", "notify"}),
+    frozenset({"settings", "logs", "notify", "lock"}),
     frozenset({"ingest", "embed", "index", "llm"}),
     frozenset({"query"}),
     frozenset({"engine", "seed"}),
-    frozenset({"api", "server"}),
+    frozenset({"api", "server", "listener", "outbox"}),
     frozenset({"daemon"}),
     frozenset({"cli", "__main__"}),
 )
