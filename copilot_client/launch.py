@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import copilotd
 from copilot_client.connection import Connection, ConnectionLost, DaemonUnavailable, NotRunning, Starting
+from copilotd import paths
 from copilotd.errors import CopilotError
 from copilotd.paths import Places, ensure_private_directory
 
@@ -47,7 +47,7 @@ def daemon_environment() -> dict[str, str]:
     for name in _PATH_VARIABLES:
         if environment.get(name, "").strip():
             environment[name] = os.path.abspath(os.path.expanduser(environment[name].strip()))
-    package = os.path.dirname(os.path.dirname(os.path.abspath(copilotd.__file__)))
+    package = os.path.dirname(os.path.dirname(os.path.abspath(paths.__file__)))
     if os.path.basename(package) not in ("site-packages", "dist-packages"):
         # A checkout that isn't installed.
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (package, environment.get("PYTHONPATH"))))
@@ -165,10 +165,11 @@ def lock_holder(lock_file: Path) -> int | None:
         status = os.stat(lock_file)
     except OSError:
         return None
-    for pid in _flock_pids(status.st_ino):
-        if _has_open(pid, status):
-            return pid
-    # No /proc/locks (macOS, some containers): try the lock itself. Shared, and let go at once.
+    pids = _flock_pids(status.st_ino)
+    if pids is not None:
+        return next((pid for pid in pids if _has_open(pid, status)), None)
+    # No /proc/locks (macOS): try the lock itself, shared and let go at once. Where the system tells, this is
+    # not done: a daemon that starts in that instant would find the lock taken.
     try:
         descriptor = os.open(lock_file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -179,13 +180,13 @@ def lock_holder(lock_file: Path) -> int | None:
         os.close(descriptor)
 
 
-def _flock_pids(inode: int) -> list[int]:
+def _flock_pids(inode: int) -> list[int] | None:
     """Reads ``1: FLOCK  ADVISORY  WRITE 8338 fe:00:2146879 0 EOF`` lines; proc_locks(5)."""
     try:
         with open("/proc/locks", encoding="ascii") as lines:
             held = [line.split() for line in lines]
     except OSError:
-        return []
+        return None
     return [
         int(fields[4])
         for fields in held
@@ -208,11 +209,14 @@ def _has_open(pid: int, status: os.stat_result) -> bool:
 
 
 def _recorded_pid(lock_file: Path) -> int:
+    """What the holder wrote into the file it has locked; only asked for while the lock is held."""
+    import json
+
     try:
-        digits = lock_file.read_text("ascii", "replace").split()
-    except OSError:
+        pid = json.loads(lock_file.read_bytes())["pid"]
+    except (OSError, ValueError, KeyError, TypeError):
         return UNKNOWN_PID
-    return int(digits[0]) if digits and digits[0].isdecimal() else UNKNOWN_PID
+    return pid if isinstance(pid, int) and pid > 1 else UNKNOWN_PID
 
 
 def terminate_holder(lock_file: Path) -> int | None:

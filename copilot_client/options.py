@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +48,7 @@ def read_query(words: tuple[str, ...]) -> str:
         UsageError: It is empty.
     """
     typed = os.fsencode(" ".join(words))
-    source: bytes = click.get_binary_stream("stdin").read() if typed == b"-" else typed
+    source: bytes = sys.stdin.buffer.read() if typed == b"-" else typed
     query = source.decode("utf-8", "replace").strip()
     if not query:
         raise UsageError("The question is empty.", 'copilot ask "how do I restore a backup?"')

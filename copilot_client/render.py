@@ -6,7 +6,6 @@ already cleaned it: what listens on the socket may be another version.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,19 +17,21 @@ DEFAULT_NAMESPACE = "default"
 
 JSONObject = Mapping[str, Any]
 
-# What JSON allows raw in a string although a terminal acts on it or an encoder refuses it: DEL and C1,
-# line separators, bidirectional and zero-width characters, lone surrogates, private use.
-_ESCAPED_IN_JSON = re.compile(
-    "[\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ud800-\udfff\ue000-\uf8ff\ufeff]"
+# What JSON allows raw in a string although a terminal acts on it or an encoder refuses it: DEL and C1, line
+# separators, bidirectional and zero-width characters, lone surrogates, private use.
+_RAW_IN_JSON = (
+    "[\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069"
+    "\ud800-\udfff\ue000-\uf8ff\ufeff]"
 )
 
 
 def json_text(value: object, *, ascii_only: bool = False, indent: int | None = None) -> str:
     """Returns ``value`` as JSON that is safe to print: invisible characters stay escaped."""
     import json
+    import re
 
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
-    return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return re.sub(_RAW_IN_JSON, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 # ----------------------------------------------------------------------------------------- places
