@@ -523,6 +523,7 @@ class Retrieval:
         dense: Whether vectors took part (False while the model loads).
         timings_ms: Milliseconds by stage.
         rarity: The question's deciding tokens, corrected, with their weight: rare words say more.
+        model: Name of the embedding model; empty without vectors.
     """
 
     query: str
@@ -533,6 +534,7 @@ class Retrieval:
     dense: bool = True
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     rarity: Mapping[str, float] = field(default_factory=dict)
+    model: str = ""
 
 
 class ConfidenceLevel(StrEnum):
@@ -782,6 +784,7 @@ class IndexReport:
         skipped: ``(path, reason)``.
         seconds: Wall time.
         suffixes: The suffixes that can be read here.
+        notices: Sentences the reader must see beside the counts.
     """
 
     files: int
@@ -795,6 +798,7 @@ class IndexReport:
     skipped: tuple[tuple[str, str], ...]
     seconds: float
     suffixes: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,19 @@ class WindowPlanner:
     """Plans windows for one embedding model.
 
     Attributes:
-        fingerprint: The model's; part of each window's key.
+        model: The model's fingerprint; part of each window's key.
         tokenize: Gives each token's character span.
         tokens: Tokens of one window.
     """
 
-    fingerprint: str
+    model: str
     tokenize: Tokenize
     tokens: int = WINDOW_TOKENS
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the same chunk could be cut into other windows or get other vectors."""
+        return f"{self.model}/{WINDOW_VERSION}/{self.tokens}"
 
     def plan(
         self, text: str, *, title: str, heading_path: tuple[str, ...], context: str = ""
@@ -61,7 +66,7 @@ class WindowPlanner:
 
     def key(self, embedded_text: str) -> bytes:
         """Returns the content address of the vector of ``embedded_text``."""
-        digest = hashlib.blake2b(self.fingerprint.encode(), digest_size=16)
+        digest = hashlib.blake2b(self.model.encode(), digest_size=16)
         digest.update(b"\0")
         digest.update(embedded_text.encode("utf-8", "surrogatepass"))
         return digest.digest()
@@ -107,15 +112,20 @@ class WindowPlanner:
         return wanted
 
 
-def make_planner(fingerprint: str, model_folder: Path, max_tokens: int = 256) -> WindowPlanner:
+def make_planner(model: str, model_folder: Path, max_tokens: int = 256) -> WindowPlanner:
     """Builds the planner from the model's own tokenizer, without loading the model.
+
+    Args:
+        model: The model's fingerprint.
+        model_folder: Where its files are.
+        max_tokens: Tokens of one input that it reads.
 
     Where the folder has no ``tokenizer.json`` the number of tokens is estimated, on the safe side.
     """
     tokens = min(WINDOW_TOKENS, max_tokens - 16)
     path = model_folder / "tokenizer.json"
     if not path.exists():
-        return WindowPlanner(fingerprint, estimate_tokens, tokens)
+        return WindowPlanner(model, estimate_tokens, tokens)
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(path))
@@ -127,7 +137,7 @@ def make_planner(fingerprint: str, model_folder: Path, max_tokens: int = 256) ->
         offsets: Offsets = encoding.offsets
         return offsets
 
-    return WindowPlanner(fingerprint, tokenize, tokens)
+    return WindowPlanner(model, tokenize, tokens)
 
 
 _PIECE = re.compile(r"\w{1,4}|[^\w\s]")

@@ -305,7 +305,8 @@ def _metadata(row: _ChunkRow, record: DocumentRecord) -> ChunkMetadata:
     section = record.document.sections[section_index]
     return ChunkMetadata(
         doc_title=record.document.doc_title,
-        section_heading=section.heading,
+        section_heading=section.heading
+        or (section.heading_path[-1] if section.heading_path else record.document.doc_title),
         last_modified=record.last_modified,
         source_file=os.path.join(record.root_path, record.relative_path),
         chunk_index=index,

@@ -106,12 +106,29 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._connection = self._open_or_heal()
         self._restore_roots()
-        self._load_vectors()
+
+    def load_vectors(self, planner: str) -> None:
+        """Fills FAISS with the vectors of all windows planned under ``planner``; those of another model stay out."""
+        catalog.set_meta(self._connection, "planner", planner)
+        self.vectors.replace_all([], np.empty((0, 0), dtype=np.float32))
+        rows = self._connection.execute(
+            "SELECT w.id, w.chunk_id, f.root_id, v.vector, v.checksum FROM windows w"
+            " JOIN vectors v ON v.key = w.key JOIN chunks c ON c.id = w.chunk_id"
+            " JOIN files f ON f.id = c.file_id JOIN documents d ON d.file_id = f.id"
+            " JOIN roots r ON r.id = f.root_id WHERE r.suspended_ns IS NULL AND d.planner = ?",
+            (planner,),
+        ).fetchall()
+        self._add_vectors(rows)
 
     @classmethod
     def exists(cls, folder: Path) -> bool:
         """Returns whether something was ever indexed in ``folder``."""
         return (folder / catalog.DATABASE_NAME).exists()
+
+    @property
+    def planner(self) -> str:
+        """The window planner whose vectors are in use; empty before the first."""
+        return catalog.get_meta(self._connection, "planner")
 
     # ------------------------------------------------------------------------------------- reading
 
@@ -238,7 +255,7 @@ class Store:
             connection.execute("UPDATE roots SET suspended_ns = NULL WHERE id = ?", (root_id,))
             rows = connection.execute(
                 f"SELECT w.id, w.chunk_id, f.root_id, v.vector, v.checksum {_WINDOWS_OF_ROOT_WITH_VECTORS}",
-                (root_id,),
+                (root_id, catalog.get_meta(connection, "planner")),
             ).fetchall()
         self._add_vectors(rows)
 
@@ -365,8 +382,12 @@ class Store:
         read_ns: int,
         reader: str,
         replaces: int | None = None,
-    ) -> None:
-        """Remembers that a file can't be indexed and why; what was indexed of it is removed."""
+    ) -> int:
+        """Remembers that a file can't be indexed and why; what was indexed of it is removed.
+
+        Returns:
+            The file's number.
+        """
         with self._transaction() as connection:
             self._next_generation(connection)
             removed = self._displace(connection, root, source, replaces)
@@ -379,6 +400,7 @@ class Store:
             removed += self._delete_chunks(connection, chunk_ids)
             connection.execute("DELETE FROM documents WHERE file_id = ?", (file_id,))
         self.vectors.remove(removed)
+        return file_id
 
     def touch_file(self, file_id: int, fingerprint: StatFingerprint, read_ns: int) -> None:
         """Stores a new stat fingerprint of a file whose content is as before."""
@@ -532,14 +554,6 @@ class Store:
         temporary = self.folder / "roots.json.new"
         temporary.write_text(json.dumps(payload), encoding="utf-8")
         temporary.replace(self.folder / "roots.json")
-
-    def _load_vectors(self) -> None:
-        rows = self._connection.execute(
-            "SELECT w.id, w.chunk_id, f.root_id, v.vector, v.checksum FROM windows w"
-            " JOIN vectors v ON v.key = w.key JOIN chunks c ON c.id = w.chunk_id JOIN files f ON f.id = c.file_id"
-            " JOIN roots r ON r.id = f.root_id WHERE r.suspended_ns IS NULL"
-        ).fetchall()
-        self._add_vectors(rows)
 
     def _add_vectors(self, rows: Sequence[tuple[int, int, int, bytes, int]]) -> None:
         """Brings stored vectors into memory; one whose checksum is wrong is dropped and embedded again."""
@@ -746,7 +760,9 @@ def load_index(index_dir: str | os.PathLike[str]) -> Store:
     folder = Path(index_dir)
     if not Store.exists(folder):
         raise IndexMissing
-    return Store(folder)
+    store = Store(folder)
+    store.load_vectors(store.planner)
+    return store
 
 
 def scope_token(root_id: int) -> str:
@@ -759,7 +775,7 @@ _WINDOWS_OF_ROOT = (
 )
 _WINDOWS_OF_ROOT_WITH_VECTORS = (
     "FROM windows w JOIN vectors v ON v.key = w.key JOIN chunks c ON c.id = w.chunk_id"
-    " JOIN files f ON f.id = c.file_id WHERE f.root_id = ?"
+    " JOIN files f ON f.id = c.file_id JOIN documents d ON d.file_id = f.id WHERE f.root_id = ? AND d.planner = ?"
 )
 
 

@@ -1,0 +1,510 @@
+"""Keeps the index equal to the folders: looks, plans, and has workers apply what differs.
+
+Nothing here reacts to an event: an event, a question, a timer and a start all lead to the same *look*
+(scan and plan) of a root. What a look finds goes to the workers, newest first, so that the file saved a
+moment ago does not wait behind a thousand others. Text has one worker and formats that are parsed in a
+child process another, since a long PDF must not hold up an edited note.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from copilotd.errors import ShuttingDown
+from copilotd.index.store import Store, StoredRoot
+from copilotd.ingest.parse import parser_for, supported_suffixes
+from copilotd.ingest.plan import plan
+from copilotd.ingest.scan import Scanner
+from copilotd.types import Add, IndexedFile, Move, Remove, Root, RootState, ScanResult, SourceFile, Update
+from copilotd.update.embedder import Embedder
+from copilotd.update.read import Applied, FileReader, Outcome
+from copilotd.update.writer import Writer
+
+_log = logging.getLogger(__name__)
+
+Key = tuple[int, str]
+"""A root's id and a path below it."""
+
+# A look that finds more than this is bulk work: it goes on in the background, and a question waits for
+# it only where its rate so far says that it ends within the question's time budget.
+_BULK = 64
+# An unsettled file (empty after truncation, still being written) is looked at again after this time.
+_UNSETTLED_RETRY_S = 0.5
+# After an error of ours (a full disk, say) the file is tried again after this time.
+_FAILED_RETRY_S = 10.0
+# What an urgent file may embed on the worker's own thread; more is left to the background.
+_EMBED_AT_ONCE = 256
+
+
+@dataclass(slots=True)
+class Work:
+    """One action that waits for a worker, or is with one.
+
+    Attributes:
+        root: The root it is under.
+        action: What to do.
+        outdated: Whether it must be parsed again although its content may be as before.
+        bulk: Whether it came with many others.
+        started: Monotonic time at which a worker took it; 0 while it waits.
+    """
+
+    root: Root
+    action: Add | Update | Move
+    outdated: bool = False
+    bulk: bool = False
+    started: float = 0.0
+
+
+@dataclass(slots=True)
+class RootWatch:
+    """What is remembered of a root between looks."""
+
+    root: Root
+    scanner: Scanner
+    suspended_ns: int | None
+    known: dict[str, IndexedFile]
+    outdated: set[int]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    looked_at: float = -1.0
+    state: RootState = RootState.OK
+    problems: tuple[tuple[str, str], ...] = ()
+    settled_files: Mapping[str, SourceFile] | None = None
+    unsettled: set[str] = field(default_factory=set)
+    removed: bool = False
+
+
+class Tally:
+    """Counts what became of a root's files from its creation on; how ``index`` knows what it did."""
+
+    def __init__(self, root_id: int | None) -> None:
+        self.root_id = root_id
+        self.outcomes: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
+        self.keys: dict[bytes, None] = {}
+
+    def note(self, root_id: int, outcome: Outcome, keys: Iterable[bytes] = (), times: int = 1) -> None:
+        """Counts one outcome, if it is of this tally's root."""
+        if self.root_id in (None, root_id):
+            self.outcomes[outcome] += times
+            self.keys.update(dict.fromkeys(keys))
+
+
+class Reconciler:
+    """Owns the roots' state and the workers that read files."""
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        reader: FileReader,
+        embedder: Embedder,
+        *,
+        max_file_bytes: int,
+        grace_s: float,
+        on_error: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._reader = reader
+        self._embedder = embedder
+        self._max_file_bytes = max_file_bytes
+        self._grace_ns = int(grace_s * 1e9)
+        self._on_error = on_error
+        self._condition = threading.Condition()
+        self._watches: dict[int, RootWatch] = {}
+        self._todo: dict[Key, Work] = {}
+        self._working: dict[Key, Work] = {}
+        self._lanes: dict[bool, list[tuple[int, int, Key]]] = {False: [], True: []}
+        self._order = itertools.count()
+        self._tallies: list[Tally] = []
+        self._applied = 0
+        self._rate_since = 0.0
+        self._rate_applied = 0
+        self._retry_at: dict[int, float] = {}
+        self._stopping = False
+        self._workers = [
+            threading.Thread(target=self._run, args=(isolated,), name=f"reader-{name}", daemon=True)
+            for isolated, name in ((False, "text"), (True, "isolated"))
+        ]
+        for stored in store.roots():
+            self.add_root(stored)
+
+    def start(self) -> None:
+        """Starts the workers."""
+        for worker in self._workers:
+            worker.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Stops after the files at hand; returns whether all workers ended in time."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+        until = time.monotonic() + timeout_s
+        for worker in self._workers:
+            if worker.ident is not None:
+                worker.join(max(0.0, until - time.monotonic()))
+        return not any(worker.is_alive() for worker in self._workers)
+
+    # --------------------------------------------------------------------------------------- roots
+
+    def add_root(self, stored: StoredRoot) -> RootWatch:
+        """Takes a root in; its first look comes with the next :meth:`look`."""
+        root = stored.root
+        watch = RootWatch(
+            root=root,
+            scanner=Scanner(root, suffixes=supported_suffixes(), max_file_bytes=self._max_file_bytes),
+            suspended_ns=stored.suspended_ns,
+            known=self._store.files(root.id),
+            outdated=self._store.outdated_files(root.id, self._reader.fingerprint_for(root)),
+        )
+        with self._condition:
+            self._watches[root.id] = watch
+        return watch
+
+    def remove_root(self, root_id: int) -> int:
+        """Forgets a root and returns how many documents it had."""
+        with self._condition:
+            watch = self._watches.pop(root_id)
+            watch.removed = True
+            for key in [key for key in self._todo if key[0] == root_id]:
+                del self._todo[key]
+            while any(key[0] == root_id for key in self._working):
+                self._condition.wait(0.1)
+        with watch.lock:
+            return self._writer.run(lambda: self._store.remove_root(root_id))
+
+    def watches(self) -> list[RootWatch]:
+        """Returns all roots in the order they were added."""
+        with self._condition:
+            return list(self._watches.values())
+
+    def outdate_all(self) -> None:
+        """Marks every file to be read and parsed again."""
+        for watch in self.watches():
+            with watch.lock:
+                watch.outdated = {file.id for file in watch.known.values()}
+                watch.settled_files = None
+
+    def reread(self, file_ids: Iterable[int]) -> None:
+        """Marks these files to be read again, whatever their stat says."""
+        wanted = set(file_ids)
+        for watch in self.watches():
+            with watch.lock:
+                found = {file.id for file in watch.known.values() if file.id in wanted}
+                if found:
+                    watch.outdated |= found
+                    watch.settled_files = None
+
+    # --------------------------------------------------------------------------------------- looks
+
+    def look(
+        self,
+        root_id: int,
+        began: float,
+        *,
+        timeout_s: float = 3600.0,
+        full: bool = False,
+        on_stale: Callable[[str], None] | None = None,
+    ) -> bool:
+        """Scans a root and queues what differs, unless somebody did since ``began``.
+
+        Args:
+            root_id: Which root.
+            began: Monotonic time; a look that started at or after it is as good as this one.
+            timeout_s: How long to wait for somebody else's look.
+            full: List every folder and trust nothing remembered.
+            on_stale: Told each changed file's name.
+
+        Returns:
+            Whether the root was looked at since ``began``.
+        """
+        with self._condition:
+            watch = self._watches.get(root_id)
+        if watch is None:
+            return True
+        if not watch.lock.acquire(timeout=max(0.0, timeout_s)):
+            return False
+        try:
+            if watch.looked_at < began and not watch.removed:
+                started = time.monotonic()
+                self._look(watch, full, on_stale)
+                watch.looked_at = started
+            return True
+        finally:
+            watch.lock.release()
+
+    def _look(self, watch: RootWatch, full: bool, on_stale: Callable[[str], None] | None) -> None:
+        documents = (
+            sum(1 for file in watch.known.values() if not file.skipped) if full or not watch.known else None
+        )
+        known_count = len(watch.known) if documents is None else documents
+        scanned = watch.scanner.scan(full, known_count=known_count)
+        watch.problems = scanned.problems
+        self._note_state(watch, scanned)
+        if scanned.state is not RootState.OK:
+            watch.settled_files = None
+            return
+        if scanned.files is watch.settled_files and not full:
+            return
+        with self._condition:
+            known_files = dict(watch.known)
+        actions = plan(known_files, scanned, now_ns=time.time_ns())
+        removes = [action for action in actions if isinstance(action, Remove)]
+        if removes:
+            self._remove(watch, removes)
+        work = {
+            action.source.relative_path: Work(watch.root, action)
+            for action in actions
+            if not isinstance(action, Remove)
+        }
+        for path, known in known_files.items():
+            if known.id in watch.outdated and (source := scanned.files.get(path)) is not None:
+                before = work.get(path)
+                action = before.action if before else Update(known, source)
+                work[path] = Work(watch.root, action, outdated=True)
+        # A look that leaves nothing to do need not be planned again until the scan differs.
+        watch.settled_files = None if actions or work else scanned.files
+        self._queue(watch, work, on_stale)
+
+    def _note_state(self, watch: RootWatch, scanned: ScanResult) -> None:
+        """Stops or resumes citing a root; a root that stays away longer than the grace time is emptied."""
+        watch.state = scanned.state
+        root_id = watch.root.id
+        if scanned.state is RootState.OK:
+            if watch.suspended_ns is not None:
+                self._writer.run(lambda: self._store.resume_root(root_id))
+                watch.suspended_ns = None
+                _log.info("root is back path=%s", watch.root.path)
+            return
+        with self._condition:
+            for key in [key for key in self._todo if key[0] == root_id]:
+                del self._todo[key]
+            self._condition.notify_all()
+        if not watch.known:
+            return
+        now_ns = time.time_ns()
+        if watch.suspended_ns is None:
+            self._writer.run(lambda: self._store.suspend_root(root_id, now_ns))
+            watch.suspended_ns = now_ns
+            _log.warning(
+                "root is %s, its documents are not cited path=%s", scanned.state.value, watch.root.path
+            )
+        elif now_ns - watch.suspended_ns > self._grace_ns:
+            _log.warning(
+                "root stayed %s, its documents are removed path=%s", scanned.state.value, watch.root.path
+            )
+            self._remove(watch, [Remove(known) for known in watch.known.values()])
+
+    def _remove(self, watch: RootWatch, removes: list[Remove]) -> None:
+        ids = [action.indexed.id for action in removes]
+        self._writer.run(lambda: self._store.remove_files(ids))
+        documents = sum(1 for action in removes if not action.indexed.skipped)
+        with self._condition:
+            for action in removes:
+                watch.known.pop(action.indexed.relative_path, None)
+                watch.unsettled.discard(action.indexed.relative_path)
+            for tally in self._tallies:
+                tally.note(watch.root.id, Outcome.REMOVED, times=documents)
+        _log.info("removed documents=%d path=%s", documents, watch.root.path)
+
+    def _queue(
+        self, watch: RootWatch, work: Mapping[str, Work], on_stale: Callable[[str], None] | None
+    ) -> None:
+        bulk = len(work) > _BULK
+        with self._condition:
+            for key in [key for key in self._todo if key[0] == watch.root.id and key[1] not in work]:
+                del self._todo[key]
+            if not self._todo and not self._working:
+                self._rate_since, self._rate_applied = time.monotonic(), 0
+            for path, item in work.items():
+                if watch.removed or not self._still_due(watch, path, item):
+                    continue
+                key = (watch.root.id, path)
+                working = self._working.get(key)
+                if working is not None and working.action.source == item.action.source:
+                    continue
+                waiting = self._todo.get(key)
+                item.bulk = waiting.bulk if waiting is not None else bulk
+                self._todo[key] = item
+                if waiting is None or waiting.action.source != item.action.source:
+                    self._announce(watch, item, on_stale)
+                    self._enqueue(key, item)
+            self._condition.notify_all()
+
+    @staticmethod
+    def _still_due(watch: RootWatch, path: str, item: Work) -> bool:
+        """A worker may have finished this very file since the plan was made."""
+        known = watch.known.get(path)
+        if known is None or not isinstance(item.action, Add):
+            return True
+        item.action = Update(known, item.action.source)
+        return known.fingerprint != item.action.source.fingerprint
+
+    def _enqueue(self, key: Key, work: Work) -> None:
+        # Newest first: what was saved a moment ago is what the next question is about.
+        priority = -work.action.source.fingerprint.mtime_ns
+        heapq.heappush(self._lanes[self._is_isolated(key[1])], (priority, next(self._order), key))
+
+    @staticmethod
+    def _announce(watch: RootWatch, item: Work, on_stale: Callable[[str], None] | None) -> None:
+        action = item.action
+        if not isinstance(action, Update) or action.indexed.fingerprint == action.source.fingerprint:
+            return
+        name = action.source.relative_path.rpartition("/")[2]
+        _log.info("Stale index detected: %s changed. Re-indexing.", name)
+        if on_stale is not None:
+            on_stale(name)
+
+    @staticmethod
+    def _is_isolated(path: str) -> bool:
+        parser = parser_for(path)
+        return parser is not None and parser.isolated
+
+    # ------------------------------------------------------------------------------------- waiting
+
+    def open_tally(self, root_id: int | None) -> Tally:
+        """Starts counting what becomes of a root's files; None counts for all roots."""
+        tally = Tally(root_id)
+        with self._condition:
+            self._tallies.append(tally)
+        return tally
+
+    def close_tally(self, tally: Tally) -> None:
+        """Stops counting."""
+        with self._condition:
+            self._tallies.remove(tally)
+
+    def backlog(self, root_id: int | None = None) -> list[str]:
+        """Returns the paths of files known to differ from the index, unsettled ones among them."""
+        with self._condition:
+            paths = [key[1] for key in (*self._todo, *self._working) if root_id in (None, key[0])]
+            for watch in self._watches.values():
+                if root_id in (None, watch.root.id):
+                    paths += watch.unsettled
+            return list(dict.fromkeys(paths))
+
+    def wait_idle(self, root_id: int | None, keep_waiting: Callable[[], bool]) -> bool:
+        """Waits until nothing of a root waits for a worker, as long as ``keep_waiting`` says so."""
+        with self._condition:
+            while any(root_id in (None, key[0]) for key in (*self._todo, *self._working)):
+                if self._stopping or not keep_waiting():
+                    return False
+                self._condition.wait(0.1)
+        return True
+
+    def wait_fresh(self, budget_s: float, deadline: float, cancelled: Callable[[], bool]) -> None:
+        """Waits for what changed lately; for bulk work only where it will be done by ``deadline``.
+
+        Args:
+            budget_s: A file that has been with a worker for longer than this (a long PDF) is not waited for.
+            deadline: Monotonic time.
+            cancelled: Whether the waiting is for nobody.
+        """
+        with self._condition:
+            while not self._stopping and not cancelled():
+                now = time.monotonic()
+                left = deadline - now
+                items = [*self._todo.values(), *self._working.values()]
+                items = [item for item in items if not item.started or now - item.started < budget_s]
+                bulk = sum(1 for item in items if item.bulk)
+                if left <= 0 or not items or (bulk == len(items) and not self._ends_within(bulk, left)):
+                    return
+                self._condition.wait(min(left, 0.1))
+
+    def _ends_within(self, items: int, seconds: float) -> bool:
+        elapsed = time.monotonic() - self._rate_since
+        if self._rate_applied < 20 or elapsed <= 0:
+            # No rate is known yet; text takes about 5 ms a file.
+            return items * 0.005 < seconds
+        return items / (self._rate_applied / elapsed) < seconds
+
+    # ------------------------------------------------------------------------------------- workers
+
+    def due_roots(self) -> list[int]:
+        """Returns the roots whose unsettled files are to be looked at again by now."""
+        now = time.monotonic()
+        with self._condition:
+            due = [root_id for root_id, at in self._retry_at.items() if at <= now]
+            for root_id in due:
+                del self._retry_at[root_id]
+            return due
+
+    def _run(self, isolated: bool) -> None:
+        while True:
+            taken = self._take(isolated)
+            if taken is None:
+                return
+            key, work = taken
+            applied = Applied(Outcome.FAILED)
+            try:
+                applied = self._reader.apply(
+                    work.root, work.action, urgent=not work.bulk, outdated=work.outdated
+                )
+            except ShuttingDown:
+                return
+            except Exception as error:
+                _log.exception("could not index file=%s", key[1])
+                self._on_error(f"{key[1]}: {error}")
+            finally:
+                self._finish(key, work, applied)
+
+    def _take(self, isolated: bool) -> tuple[Key, Work] | None:
+        lane = self._lanes[isolated]
+        with self._condition:
+            while not self._stopping:
+                while lane:
+                    _, _, key = heapq.heappop(lane)
+                    if key in self._working:
+                        # Another version of the same file is being read: this one comes after it.
+                        continue
+                    work = self._todo.pop(key, None)
+                    if work is not None:
+                        work.started = time.monotonic()
+                        self._working[key] = work
+                        return key, work
+                self._condition.wait(1.0)
+        return None
+
+    def _finish(self, key: Key, work: Work, applied: Applied) -> None:
+        if applied.keys and not work.bulk and len(applied.keys) <= _EMBED_AT_ONCE and self._embedder.encoder:
+            try:
+                self._embedder.embed_now(applied.keys)
+            except Exception as error:
+                _log.exception("could not embed file=%s", key[1])
+                self._on_error(f"{key[1]}: {error}")
+        elif applied.keys:
+            self._embedder.wake()
+        with self._condition:
+            watch = self._watches.get(key[0])
+            if watch is not None:
+                self._remember(watch, key[1], work, applied)
+            del self._working[key]
+            self._applied += 1
+            self._rate_applied += 1
+            for tally in self._tallies:
+                tally.note(key[0], applied.outcome, applied.keys)
+            if key in self._todo:
+                self._enqueue(key, self._todo[key])
+            self._condition.notify_all()
+
+    def _remember(self, watch: RootWatch, path: str, work: Work, applied: Applied) -> None:
+        action = work.action
+        watch.unsettled.discard(path)
+        # What was scanned while this file was being read may not have seen it go.
+        watch.settled_files = None
+        if applied.outcome in (Outcome.UNSETTLED, Outcome.FAILED):
+            watch.unsettled.add(path)
+            delay = _UNSETTLED_RETRY_S if applied.outcome is Outcome.UNSETTLED else _FAILED_RETRY_S
+            self._retry_at[watch.root.id] = time.monotonic() + delay
+        if applied.known is None:
+            return
+        if isinstance(action, Move):
+            watch.known.pop(action.indexed.relative_path, None)
+        if not isinstance(action, Add):
+            watch.outdated.discard(action.indexed.id)
+        watch.known[path] = applied.known

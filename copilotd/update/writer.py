@@ -1,0 +1,65 @@
+"""The one thread that writes to SQLite and FAISS."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from copilotd.errors import ShuttingDown
+
+_T = TypeVar("_T")
+_Job = tuple[int, int, "Callable[[], Any] | None", "Future[Any] | None"]
+
+
+class Writer:
+    """Runs jobs one after the other on a thread of its own; urgent ones go first."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.PriorityQueue[_Job] = queue.PriorityQueue()
+        self._order = itertools.count()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._thread.start()
+
+    def run(self, job: Callable[[], _T], *, urgent: bool = True) -> _T:
+        """Runs ``job`` on the writer's thread and returns its result, or raises what it raised.
+
+        Raises:
+            ShuttingDown: The writer is closed.
+        """
+        if threading.current_thread() is self._thread:
+            return job()
+        future: Future[_T] = Future()
+        with self._lock:
+            if self._closed:
+                raise ShuttingDown("The daemon is stopping.")
+            self._jobs.put((0 if urgent else 1, next(self._order), job, future))
+        return future.result()
+
+    def close(self, timeout_s: float) -> bool:
+        """Lets the running job end, refuses those that wait, and returns whether it ended in time."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._jobs.put((-1, 0, None, None))
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            _, _, job, future = self._jobs.get()
+            if job is None or future is None:
+                break
+            try:
+                future.set_result(job())
+            except BaseException as error:
+                future.set_exception(error)
+        while not self._jobs.empty():
+            _, _, _, waiting = self._jobs.get_nowait()
+            if waiting is not None:
+                waiting.set_exception(ShuttingDown("The daemon is stopping."))
