@@ -99,6 +99,7 @@ def retrieve(
         dense=encoder is not None,
         timings_ms=clock.laps,
         rarity=known.weights(),
+        model=encoder.name if encoder is not None else "",
     )
 
 

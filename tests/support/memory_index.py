@@ -121,7 +121,7 @@ class MemoryIndex:
             self._pending = []
 
     def _allowed(self, scope: Scope) -> set[int]:
-        spec = pathspec.PathSpec.from_lines("gitwildmatch", scope.paths) if scope.paths else None
+        spec = pathspec.PathSpec.from_lines("gitignore", scope.paths) if scope.paths else None
         return {
             chunk.id
             for chunk in self._chunks.values()
