@@ -1,5 +1,7 @@
 """Words broken at a line's end: which hyphens belong to the word and which to the line break.
 
+An identifier broken behind an underscore is put together as well.
+
 No dictionary: the document itself is asked first, then the shape of both halves.
 """
 
@@ -9,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-_BROKEN = re.compile(r"(?:^|(?<=[\s(\[{\"'“‘/]))([^\s]*\w)[-\u2010]$")
+_BROKEN = re.compile(r"(?:^|(?<=[\s(\[{\"'“‘/]))([^\s]*\w)(?:[-\u2010]|(?<=[^\W_])_)$")
 _NEXT = re.compile(r"^(\S+)\s*(.*)$", re.DOTALL)
 _WORD = re.compile(r"[^\W\d_]+(?:[-\u2010][^\W\d_]+)*")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -67,6 +69,8 @@ def join_across(above: str, below: str, vocabulary: Vocabulary) -> tuple[str, st
     left, right, rest = broken[1], following[1], following[2]
     if not right[0].isalnum():
         return None
+    if above[-1] == "_":
+        return above + right, rest
     keep = not right[0].islower() or not left[-1].isalpha() or _keeps_hyphen(left, right, vocabulary)
     return above[:-1] + ("-" if keep else "") + right, rest
 

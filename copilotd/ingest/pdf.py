@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from copilotd.errors import ParseError
+from copilotd.ingest.chunk import DEFAULT_CHUNK_OVERLAP_CHARS, DEFAULT_MAX_CHUNK_CHARS, chunk_document
 from copilotd.ingest.isolate import parse_isolated
 from copilotd.ingest.pdf_layout import Glyph, PageText, glyph, read_page
 from copilotd.ingest.pdf_repair import rebuilt
@@ -26,8 +27,6 @@ _log = logging.getLogger(__name__)
 
 MAX_PAGES = 20_000
 _MAX_BOOKMARKS = 5_000
-_MAX_CHUNK_CHARS = 2000
-_OVERLAP_CHARS = 250
 _SECONDS = 120.0
 _MEMORY_BYTES = 2048 * 1024 * 1024
 _REPAIRED = "its object table was rebuilt"
@@ -69,8 +68,6 @@ def pdf_chunk_with_heading_detection(filepath: str) -> list[tuple[str, ChunkMeta
         The chunks' texts with their metadata; nothing, and a warning in the log that names the
         file, where it is encrypted, damaged or has no text.
     """
-    from copilotd.ingest.chunk import chunk_document
-
     with open(filepath, "rb") as file:
         source = file.read()
         modified = os.fstat(file.fileno()).st_mtime
@@ -89,8 +86,8 @@ def pdf_chunk_with_heading_detection(filepath: str) -> list[tuple[str, ChunkMeta
         source_file=os.path.abspath(filepath),
         relative_path=name,
         last_modified=modified,
-        max_chars=_MAX_CHUNK_CHARS,
-        overlap_chars=_OVERLAP_CHARS,
+        max_chars=DEFAULT_MAX_CHUNK_CHARS,
+        overlap_chars=DEFAULT_CHUNK_OVERLAP_CHARS,
     )
     return [(document.text[chunk.start : chunk.end], chunk.metadata) for chunk in chunks]
 

@@ -71,7 +71,7 @@ class TextLine:
         bottom: Lower edge.
         size: Glyph height most of its characters have.
         bold: Whether most of its characters are of a bold font.
-        mono: Whether most of its characters are of a typewriter font.
+        mono: Whether nearly all of its characters are of a typewriter font.
         cells: Parts of the line that stand clearly apart.
         page_height: Height of the page, to tell margins.
         turn: Quarter turns clockwise of its writing direction.
@@ -372,7 +372,7 @@ def _line(row: _Row, page: int, page_height: float, turn: int) -> TextLine | Non
         bottom=max(g.bottom for g in glyphs),
         size=sizes.most_common(1)[0][0],
         bold=2 * bold > len(glyphs),
-        mono=2 * mono > len(glyphs),
+        mono=mono > 0.8 * len(glyphs),
         cells=len(texts),
         page_height=page_height,
         turn=turn,

@@ -21,6 +21,7 @@ from copilotd.types import Block, BlockKind, Document, Section
 _SHORT_LINE = 60
 _MAX_HEADING = 150
 _RUNNING_PAGES = 3
+_TELLING_BOOKMARKS = 3
 _MARGIN = 0.12
 # Above this share of unknown characters the known ones are usually wrong as well.
 _UNREADABLE_SHARE = 0.15
@@ -228,6 +229,9 @@ def _with_levels(items: list[_Item], bookmarks: Sequence[Bookmark]) -> list[_Ite
             kinds.append("bookmark")
         else:
             kinds.append(_heading_kind(item, after, body, bold_body=bold_body, mono_body=mono_body))
+    if len(marked) >= _TELLING_BOOKMARKS:
+        # Whoever made bookmarks marked the headings; a short line is then just a short line.
+        kinds = ["" if kind == "short" else kind for kind in kinds]
     _drop_shouting(kinds)
     # Larger letters, higher heading; among headings as large as the body numbers and weight decide.
     ranks = sorted(
