@@ -69,7 +69,7 @@ def find_places(
     """
     env = os.environ if environ is None else environ
     config_dir = platformdirs.user_config_path(APPLICATION, appauthor=False)
-    state_dir = platformdirs.user_state_path(APPLICATION, appauthor=False)
+    state_dir = user_state_dir()
     file = find_env_file(env_file, env)
     stored = read_env_file(file, required=is_env_file_named(env_file, env))
 
@@ -103,6 +103,11 @@ def find_places(
         lock_file=index_dir / "copilotd.lock",
         log_file=_path_setting("LOG_FILE", env, stored, file.parent) or default_log,
     )
+
+
+def user_state_dir() -> Path:
+    """Returns the private folder for the socket and what the client remembers."""
+    return platformdirs.user_state_path(APPLICATION, appauthor=False)
 
 
 def is_env_file_named(env_file: str | None, environ: Mapping[str, str]) -> bool:

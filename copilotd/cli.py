@@ -1,0 +1,119 @@
+"""``copilotd``: the daemon's own command. People mostly meet it through ``copilot start``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from copilotd import __version__, units
+from copilotd.errors import CopilotError
+from copilotd.paths import find_places
+from copilotd.text import printable
+
+_EPILOG = """\
+exit status:
+  0  stopped in an orderly way
+  1  failed; starting again may help
+  2  wrong use of this command
+  3  can't start as things are: a setting, an index in use, an index of a newer version
+
+example:
+  copilotd --env-file ~/work/copilot.env
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command and ends the process."""
+    code = run(arguments)
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: the interpreter would wait for worker threads that are stuck in native code.
+    os._exit(code)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    try:
+        options = _parser().parse_args(arguments)
+    except SystemExit as ending:
+        return int(ending.code or 0)
+    try:
+        if options.print_unit:
+            return _print_unit(options.print_unit, options.env_file)
+        return _serve(options.env_file, quiet=options.quiet)
+    except CopilotError as error:
+        _say(error)
+        code = 3
+    # launchd has no RestartPreventExitStatus: under its label "never" has to look like success.
+    return 0 if os.environ.get("XPC_SERVICE_NAME") == units.LAUNCHD_LABEL else code
+
+
+def _parser() -> argparse.ArgumentParser:
+    try:
+        file = f"the settings file (default: {find_places().env_file})"
+    except CopilotError:
+        file = "the settings file"
+    parser = argparse.ArgumentParser(
+        prog="copilotd",
+        description="Keeps your documentation in memory and answers `copilot` over a Unix socket.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--env-file", metavar="FILE", help=file.replace("%", "%%"))
+    parser.add_argument("--foreground", action="store_true", help="stay in the foreground (it always does)")
+    parser.add_argument("--quiet", action="store_true", help="log to the file only, not to stderr")
+    parser.add_argument("--print-unit", choices=("systemd", "launchd"), help="print the service file and end")
+    parser.add_argument("--version", action="version", version=f"copilotd {__version__}")
+    return parser
+
+
+def _print_unit(manager: str, env_file: str | None) -> int:
+    command = units.daemon_command(env_file)
+    if manager == "systemd":
+        text = units.systemd_unit(command)
+    else:
+        text = units.launchd_plist(command, find_places(env_file).log_file.parent)
+    sys.stdout.write(text)
+    return 0
+
+
+def _serve(env_file: str | None, *, quiet: bool) -> int:
+    # Before anything imports the model's library: no probing of the hub, and no worker processes that
+    # would be forked after its threads have started.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    if env_file:
+        os.environ["COPILOT_ENV_FILE"] = os.path.abspath(os.path.expanduser(env_file))
+    os.umask(0o077)
+
+    from copilotd.daemon import Daemon
+    from copilotd.logs import Logs
+    from copilotd.settings import load_settings
+
+    settings = load_settings()
+    daemon = Daemon(settings)
+    daemon.startup()
+    # After the lock: two daemons that start at once must not rotate one file.
+    logs = Logs(settings.log_file, level=settings.log_level, secrets=settings.secrets(), stderr=not quiet)
+    try:
+        code = daemon.run()
+        if daemon.failure is not None and code:
+            _say(daemon.failure)
+        return code
+    except Exception:
+        logging.getLogger("copilotd").exception("event=daemon_failed")
+        print("copilotd: failed; the log has the details: " + str(settings.log_file), file=sys.stderr)
+        return 1
+    finally:
+        daemon.shutdown()
+        logs.close()
+
+
+def _say(error: CopilotError) -> None:
+    text = f"copilotd: {error.message}" + (f"\n  {error.hint}" if error.hint else "")
+    print(printable(text), file=sys.stderr)

@@ -1,0 +1,341 @@
+"""The daemon's life: startup, run, shutdown.
+
+The socket opens first and the service behind it is built in a worker thread, so that ``hello`` and
+``status`` are answered from the first moment; other requests wait for the service. Signals only set flags.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from copilotd import __version__
+from copilotd.daemon_info import DaemonInfo
+from copilotd.errors import CopilotError, SettingsError, ShuttingDown, UsageError
+from copilotd.listener import Listener
+from copilotd.lock import LockFile
+from copilotd.notify import notify, watchdog_interval
+from copilotd.paths import user_state_dir
+from copilotd.server import Handler, Limits, RequestContext, Server, UnknownMethod
+from copilotd.settings import Settings
+from copilotd.wire import PROTOCOL, JSONObject
+
+log = logging.getLogger(__name__)
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_NEVER = 3
+"""Starting again can't help (RestartPreventExitStatus in the unit)."""
+
+SHUTDOWN_S = 2.0
+"""All of a shutdown, from the signal to the exit."""
+
+_REQUESTS_END_S = 0.5
+
+
+class Service(Protocol):
+    """What stands behind the socket."""
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """Method → handler."""
+        ...
+
+    def close(self) -> None:
+        """Saves and lets go of everything; called once, in a thread of its own, cut off after two seconds."""
+        ...
+
+
+BuildService = Callable[[Settings, DaemonInfo], Service]
+
+
+def build_service(settings: Settings, info: DaemonInfo) -> Service:
+    """Builds the product; runs in a worker thread since it imports heavy libraries."""
+    from copilotd import api
+
+    return api.build(settings, info)
+
+
+class Daemon:
+    """One process, one index, one socket.
+
+    Args:
+        settings: All of them.
+        build: Makes the service; injected by tests.
+    """
+
+    def __init__(self, settings: Settings, build: BuildService = build_service) -> None:
+        self.settings = settings
+        self._build = build
+        self._lock: LockFile | None = None
+        self._listener: Listener | None = None
+        self._service: Service | None = None
+        self._state = "starting"
+        self._failure: CopilotError | None = None
+        self._exit_code = EXIT_OK
+        self._info = DaemonInfo(
+            socket=settings.copilot_socket,
+            index_dir=settings.index_dir,
+            log_file=settings.log_file,
+            env_file=settings.copilot_env_file,
+            announce=self._announce,
+            stop=self.stop,
+            warnings=settings.warnings,
+        )
+
+    # ----------------------------------------------------------------------------------- startup
+
+    def startup(self) -> None:
+        """Takes the index and opens the socket.
+
+        Raises:
+            IndexLocked: Another daemon has one of them.
+            SettingsError: A place can't be used.
+        """
+        self._lock = self._lock_index()
+        try:
+            # Only our own folder's rights are changed; one that the user names is taken or refused.
+            ours = self.settings.copilot_socket.parent == user_state_dir()
+            self._listener = Listener(self.settings.copilot_socket, tighten=ours)
+        except BaseException:
+            self._lock.release()
+            raise
+        facts = {
+            "pid": os.getpid(),
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "socket": str(self.settings.copilot_socket),
+            "version": __version__,
+        }
+        self._lock.describe(**facts)
+        self._listener.lock.describe(**facts)
+
+    def _lock_index(self) -> LockFile:
+        folder = self.settings.index_dir
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise SettingsError(
+                f"INDEX_DIR {folder} can't be made: {error.strerror}.",
+                "Set INDEX_DIR to a folder of your own.",
+            ) from None
+        return LockFile(folder / "copilotd.lock", f"The index {folder}")
+
+    # --------------------------------------------------------------------------------------- run
+
+    def run(self) -> int:
+        """Serves until a signal or ``shutdown``; returns the exit code. Must run in the main thread."""
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(self._serve())
+        finally:
+            # Not asyncio.run: it would wait without limit for worker threads that are stuck.
+            loop.close()
+        return self._exit_code
+
+    def stop(self) -> None:
+        """Begins an orderly shutdown; any thread, any time after :meth:`run` began."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+
+    async def _serve(self) -> None:
+        assert self._listener is not None
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._built = asyncio.Event()
+        self._signals = 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._on_signal, number)
+        self._loop.add_signal_handler(
+            signal.SIGHUP, log.info, "event=sighup note='settings are read at start'"
+        )
+        limits = Limits(
+            message_bytes=self.settings.max_message_bytes,
+            connections=self.settings.max_connections,
+            request_s=self.settings.request_timeout_s,
+        )
+        early = {"hello": self._hello, "status": self._status, "shutdown": self._shutdown}
+        self._server = Server(early, limits, fallback=self._wait_for_service)
+        self._server.start(self._listener.socket)
+        log.info("event=listening socket=%s pid=%d version=%s", self._info.socket, os.getpid(), __version__)
+        for warning in self.settings.warnings:
+            log.warning("event=settings note=%r", warning)
+        threading.Thread(target=self._build_in_thread, name="build", daemon=True).start()
+        watchdog = self._loop.create_task(self._feed_watchdog())
+        await self._stopping.wait()
+        watchdog.cancel()
+        await self._close()
+
+    def _build_in_thread(self) -> None:
+        failure: BaseException | None = None
+        service: Service | None = None
+        try:
+            service = self._build(self.settings, self._info)
+        except BaseException as error:
+            failure = error
+        try:
+            self._loop.call_soon_threadsafe(self._on_built, service, failure)
+        except RuntimeError:
+            # The daemon stopped meanwhile, and its loop is gone.
+            if service is not None:
+                service.close()
+
+    def _on_built(self, service: Service | None, failure: BaseException | None) -> None:
+        self._service = service
+        if service is not None:
+            if not self._stopping.is_set():
+                self._state = "ready"
+                self._server.handlers = {"hello": self._hello, **service.handlers, "shutdown": self._shutdown}
+                self._server.fallback = None
+                notify(READY=1, STATUS="Ready")
+                log.info("event=ready seconds=%.2f", time.monotonic() - self._info.started)
+        elif isinstance(failure, CopilotError):
+            self._exit_code, self._failure = EXIT_NEVER, failure
+            log.error(
+                "event=cannot_start code=%s reason=%r hint=%r", failure.code, failure.message, failure.hint
+            )
+        else:
+            self._exit_code = EXIT_FAILED
+            self._failure = CopilotError(f"The daemon could not start: {failure}.", "copilot logs")
+            log.error("event=start_failed", exc_info=failure)
+        self._built.set()
+        if self._failure is not None:
+            self._stopping.set()
+
+    @property
+    def failure(self) -> CopilotError | None:
+        """Why the service could not be built, once that is known."""
+        return self._failure
+
+    def _announce(self, text: str) -> None:
+        notify(STATUS=text)
+        log.info("event=state note=%r", text)
+
+    async def _feed_watchdog(self) -> None:
+        interval = watchdog_interval()
+        while interval is not None:
+            notify(WATCHDOG=1)
+            await asyncio.sleep(interval)
+
+    def _on_signal(self, number: int) -> None:
+        self._signals += 1
+        name = signal.Signals(number).name
+        if self._signals > 1:
+            log.warning("event=signal name=%s note='the second: ending at once'", name)
+            logging.shutdown()
+            # The store is safe against being cut off at any instant; that is what it is asked here.
+            os._exit(128 + number)
+        log.info("event=signal name=%s", name)
+        self._stopping.set()
+
+    # ---------------------------------------------------------------------------------- handlers
+
+    async def _hello(self, params: JSONObject, context: RequestContext) -> JSONObject:
+        unknown = set(params) - {"client", "version", "protocol"}
+        if unknown:
+            raise UsageError(f"hello has no parameter {', '.join(sorted(unknown))!r}.")
+        return {
+            "server": "copilotd",
+            "version": __version__,
+            "protocol": PROTOCOL,
+            "pid": os.getpid(),
+            "state": "stopping" if self._stopping.is_set() else self._state,
+        }
+
+    async def _status(self, params: JSONObject, context: RequestContext) -> JSONObject:
+        """Answers while the service is being built; it answers itself afterwards."""
+        if params:
+            raise UsageError("status takes no parameters.")
+        model = {"name": self.settings.embed_model, "loaded": False, "fingerprint": "", "error": ""}
+        zeros = (
+            "documents",
+            "chunks",
+            "windows",
+            "embedded_total",
+            "pending",
+            "pending_windows",
+            "generation",
+        )
+        empty = ("roots", "skipped", "errors")
+        return {
+            **self._info.facts(),
+            "state": "stopping" if self._stopping.is_set() else "starting",
+            "model": model,
+            "provider": self.settings.llm_provider,
+            "llm_model": self.settings.llm_model,
+            **dict.fromkeys(zeros, 0),
+            **{name: [] for name in empty},
+        }
+
+    async def _shutdown(self, params: JSONObject, context: RequestContext) -> JSONObject:
+        if params:
+            raise UsageError("shutdown takes no parameters.")
+        self._stopping.set()
+        return {"stopping": True}
+
+    def _wait_for_service(self, method: str) -> Handler:
+        async def wait(params: JSONObject, context: RequestContext) -> JSONObject:
+            context.notify("progress", {"stage": "model", "message": "The daemon is starting."})
+            await self._built.wait()
+            if self._failure is not None:
+                raise self._failure
+            if self._stopping.is_set():
+                raise ShuttingDown("The daemon is stopping.", "copilot start")
+            handler = self._server.handlers.get(method)
+            if handler is None:
+                raise UnknownMethod(method)
+            return await handler(params, context)
+
+        return wait
+
+    # ---------------------------------------------------------------------------------- shutdown
+
+    async def _close(self) -> None:
+        assert self._listener is not None
+        deadline = time.monotonic() + SHUTDOWN_S
+        notify(STOPPING=1, STATUS="Stopping")
+        log.info("event=stopping connections=%d", self._server.connections)
+        await self._server.close(_REQUESTS_END_S)
+        if not self._built.is_set():
+            try:
+                async with asyncio.timeout(deadline - time.monotonic() - 0.2):
+                    await self._built.wait()
+            except TimeoutError:
+                log.warning("event=stop_timeout note='the service was still being built'")
+        if self._service is not None:
+            await self._close_service(self._service, deadline - time.monotonic() - 0.1)
+        log.info("event=stopped exit=%d", self._exit_code)
+
+    async def _close_service(self, service: Service, seconds: float) -> None:
+        closed = asyncio.Event()
+
+        def close() -> None:
+            try:
+                service.close()
+            except Exception:
+                log.exception("event=close_failed")
+            # The loop is gone when this took too long.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(closed.set)
+
+        threading.Thread(target=close, name="close", daemon=True).start()
+        try:
+            async with asyncio.timeout(seconds):
+                await closed.wait()
+        except TimeoutError:
+            log.warning("event=stop_timeout note='closing took too long; what is stored stays whole'")
+
+    def shutdown(self) -> None:
+        """Lets go of socket and lock; a second call does nothing."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
