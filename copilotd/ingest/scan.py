@@ -157,9 +157,13 @@ class Scanner:
         while pending:
             path, above = pending.pop()
             folder = self._list(path, above)
-            if folder is not None and not folder.closed:
-                yield path
-                pending.extend((subfolder, folder.rules) for subfolder in reversed(folder.subfolders))
+            if folder is None or folder.closed:
+                continue
+            yield path
+            # Whoever watches what was yielded misses nothing: what came meanwhile is listed now.
+            if _may_differ(path, folder):
+                folder = self._list(path, above) or folder
+            pending.extend((subfolder, folder.rules) for subfolder in reversed(folder.subfolders))
 
     # ------------------------------------------------------------------------------------ rules
 

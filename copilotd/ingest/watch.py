@@ -1,0 +1,382 @@
+"""Wakes the engine when something may have changed below a root.
+
+Nothing is read or decided here: a wake only means that a look is worth its price, and a missed one is made
+good by the next periodic look. One thread takes the notices in their order, keeps a watch on every
+accepted folder, and gathers bursts: a root is woken when it has been quiet for 100 ms, and a second after
+the first notice at the latest, so that a steady stream neither starves nor spins.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from copilotd.ingest.events import Change, Event, EventSource, open_source
+from copilotd.ingest.ignore import IGNORE_FILES, MARKER_FILES
+from copilotd.ingest.scan import Scanner
+from copilotd.text import printable
+from copilotd.types import Root
+
+_log = logging.getLogger(__name__)
+
+_QUIET_S = 0.1
+_LONGEST_S = 1.0
+# How often a root's own existence and the source's threads are looked at.
+_CHECK_S = 1.0
+_RETRY_LIMIT_S = 60.0
+
+_RULE_NAMES = frozenset({*IGNORE_FILES, *MARKER_FILES, ".git"})
+# File systems whose changes can be made by another machine, which no local notice tells of.
+_NETWORK_TYPES = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "davfs", "glusterfs"}
+    | {"9p", "virtiofs", "vboxsf", "prl_fs", "fuse.vmhgfs-fuse"}
+    | {"fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.gcsfuse", "fuse.davfs2", "fuse.glusterfs"}
+)
+
+
+class _Watched:
+    """A root and its watches; only the watcher's thread changes it."""
+
+    def __init__(self, root: Root, scanner: Scanner, poll: bool) -> None:
+        self.root = root
+        self.scanner = scanner
+        self.poll_reason = "as asked for" if poll else ""
+        self.health = "polling: watches are not set up yet"
+        self.tokens: dict[str, int] = {}
+        self.identity: tuple[int, int] | None = None
+        self.retry_at = 0.0
+        self.next_poll = 0.0
+        self.first_notice: float | None = None
+        self.last_notice = 0.0
+        self.rearm = False
+
+    def notice(self) -> None:
+        now = time.monotonic()
+        self.last_notice = now
+        if self.first_notice is None:
+            self.first_notice = now
+
+    def due_at(self) -> float | None:
+        if self.first_notice is None:
+            return None
+        return min(self.last_notice + _QUIET_S, self.first_notice + _LONGEST_S)
+
+
+class Watcher:
+    """Watches any number of roots and wakes with their ids.
+
+    Args:
+        on_wake: Called with a root's id, on the watcher's thread; should only set something.
+        poll_s: How often roots without notices are woken.
+        open_source: Opens where the notices come from.
+    """
+
+    def __init__(
+        self,
+        on_wake: Callable[[int], None],
+        *,
+        poll_s: float = 5.0,
+        open_source: Callable[[Callable[[Event], None]], EventSource] = open_source,
+    ) -> None:
+        self._on_wake = on_wake
+        self._poll_s = poll_s
+        self._open_source = open_source
+        self._source: EventSource | None = None
+        self._source_error = ""
+        self._source_retry_at = 0.0
+        self._roots: dict[int, _Watched] = {}
+        self._folder_of: dict[int, tuple[_Watched, str]] = {}
+        self._inbox: deque[Event | tuple[int, _Watched | None]] = deque()
+        self._filled = threading.Condition()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Starts the watcher's thread; a second call does nothing."""
+        if self._thread is None and not self._closing:
+            self._thread = threading.Thread(target=self._run, name="copilot-watch", daemon=True)
+            self._thread.start()
+
+    def add(self, root: Root, scanner: Scanner, *, poll: bool = False) -> None:
+        """Watches a root, which need not be there yet; it is woken as soon as its watches are set up.
+
+        Args:
+            root: The root; one with the same id is replaced.
+            scanner: Says which folders and files belong to the index.
+            poll: Wake by the clock only, for file systems without notices.
+        """
+        watched = _Watched(root, scanner, poll)
+        self._roots[root.id] = watched
+        self._put((root.id, watched))
+
+    def remove(self, root_id: int) -> None:
+        """Ends the watch of a root; an unknown one is fine."""
+        self._roots.pop(root_id, None)
+        self._put((root_id, None))
+
+    def health(self, root_id: int) -> str:
+        """Says how a root is watched: ``events``, ``polling: <reason>`` or ``failed: <reason>``."""
+        watched = self._roots.get(root_id)
+        if watched is None:
+            return "failed: not a watched root"
+        if self._thread is not None and not self._thread.is_alive() and not self._closing:
+            return "failed: the watcher's thread has died"
+        return watched.health
+
+    def close(self) -> None:
+        """Ends everything; may be called again."""
+        with self._filled:
+            self._closing = True
+            self._filled.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(2.0)
+
+    # ------------------------------------------------------------------------ the watcher's thread
+
+    def _put(self, item: Event | tuple[int, _Watched | None]) -> None:
+        with self._filled:
+            self._inbox.append(item)
+            self._filled.notify()
+
+    def _run(self) -> None:
+        current: dict[int, _Watched] = {}
+        next_check = 0.0
+        while True:
+            with self._filled:
+                if not self._inbox and not self._closing:
+                    self._filled.wait(self._time_left(current, next_check))
+                if self._closing:
+                    break
+                items = list(self._inbox)
+                self._inbox.clear()
+            self._take(items, current)
+            if time.monotonic() >= next_check:
+                self._check(current)
+                next_check = time.monotonic() + _CHECK_S
+            self._wake(current)
+        if self._source is not None:
+            self._source.close()
+
+    def _time_left(self, current: dict[int, _Watched], next_check: float) -> float:
+        due = [next_check]
+        for watched in current.values():
+            due_at = watched.due_at()
+            if due_at is not None:
+                due.append(due_at)
+            if watched.health != "events":
+                due.append(watched.next_poll)
+        return max(0.0, min(due) - time.monotonic())
+
+    def _take(self, items: list[Event | tuple[int, _Watched | None]], current: dict[int, _Watched]) -> None:
+        repeated: set[Event] = set()
+        for item in items:
+            if isinstance(item, tuple):
+                root_id, watched = item
+                before = current.pop(root_id, None)
+                if before is not None:
+                    self._disarm(before)
+                if watched is not None:
+                    current[root_id] = watched
+                    self._arm_root(watched)
+            elif item not in repeated:
+                if item.change is Change.CHANGED:
+                    repeated.add(item)
+                self._take_event(item)
+        for watched in current.values():
+            if watched.rearm:
+                watched.rearm = False
+                self._arm_root(watched)
+
+    def _take_event(self, event: Event) -> None:
+        place = self._folder_of.get(event.token)
+        if place is None:
+            return
+        watched, folder = place
+        if event.change is Change.OVERFLOW:
+            # Folders may have been replaced unseen, so no watch can be trusted.
+            self._disarm(watched)
+            watched.rearm = True
+            return
+        if event.change is Change.LOST:
+            self._lose(watched, folder)
+            return
+        path = f"{folder}/{event.name}" if folder and event.name else folder or event.name
+        name = path.rpartition("/")[2]
+        if not event.name:
+            watched.notice()
+        elif name in _RULE_NAMES:
+            watched.rearm = True
+            watched.notice()
+        elif event.is_folder:
+            self._take_folder(watched, path, event.change)
+        elif watched.scanner.accepts(path):
+            watched.notice()
+
+    def _take_folder(self, watched: _Watched, path: str, change: Change) -> None:
+        if not watched.scanner.accepts_folder(path):
+            return
+        if change is not Change.CHANGED:
+            self._disarm(watched, path)
+        if change is not Change.GONE:
+            self._arm(watched, path)
+        watched.notice()
+
+    def _lose(self, watched: _Watched, folder: str) -> None:
+        self._disarm(watched, folder)
+        if not folder:
+            watched.identity = None
+            watched.health = f"polling: {printable(watched.root.path)} is not there"
+        watched.notice()
+
+    def _check(self, current: dict[int, _Watched]) -> None:
+        """Looks for what sends no notice: dead threads, roots that came, went or were replaced."""
+        if self._source is not None and not self._source.is_alive():
+            _log.warning("the thread that receives file system events has died; watching starts anew")
+            self._folder_of.clear()
+            self._source.close()
+            self._source = None
+            for watched in current.values():
+                watched.tokens.clear()
+                watched.identity = None
+                watched.retry_at = 0.0
+        for watched in current.values():
+            if time.monotonic() >= watched.retry_at and _identity(watched.root.path) != watched.identity:
+                self._disarm(watched)
+                self._arm_root(watched)
+
+    def _wake(self, current: dict[int, _Watched]) -> None:
+        for root_id, watched in current.items():
+            now = time.monotonic()
+            due_at = watched.due_at()
+            polled = watched.health != "events" and now >= watched.next_poll
+            if not polled and (due_at is None or now < due_at):
+                continue
+            watched.first_notice = None
+            watched.next_poll = now + self._poll_s
+            try:
+                self._on_wake(root_id)
+            except Exception:
+                _log.exception("waking root %d failed", root_id)
+
+    # ------------------------------------------------------------------------------------ watches
+
+    def _arm_root(self, watched: _Watched) -> None:
+        """Puts a watch on each accepted folder and takes it off the others."""
+        path = watched.root.path
+        watched.poll_reason = watched.poll_reason or _network_type(path)
+        watched.identity = _identity(path)
+        watched.notice()
+        if watched.poll_reason:
+            watched.health = f"polling: {watched.poll_reason}"
+        elif watched.identity is None:
+            self._disarm(watched)
+            watched.health = f"polling: {printable(path)} is not there"
+        elif self._source is None and not self._open():
+            watched.identity = None
+            watched.retry_at = self._source_retry_at
+            watched.health = f"polling: {self._source_error}"
+        else:
+            watched.health = "events"
+            self._arm(watched, "")
+
+    def _open(self) -> bool:
+        if time.monotonic() < self._source_retry_at:
+            return False
+        try:
+            self._source = self._open_source(self._put)
+        except OSError as error:
+            self._source_error = _limit_reason(error)
+            self._source_retry_at = time.monotonic() + _RETRY_LIMIT_S
+            return False
+        return True
+
+    def _arm(self, watched: _Watched, below: str) -> None:
+        source = self._source
+        if source is None or watched.health != "events":
+            return
+        if source.recursive and (below or "" in watched.tokens):
+            return
+        accepted: set[str] = set()
+        for folder in [""] if source.recursive else watched.scanner.folders(below):
+            accepted.add(folder)
+            if folder in watched.tokens:
+                continue
+            path = f"{watched.root.path.rstrip('/')}/{folder}" if folder else watched.root.path
+            try:
+                token = source.watch(path, follow=not folder)
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP):
+                    continue  # gone again, or unreadable: its parent tells when that changes
+                self._disarm(watched)
+                watched.identity = None
+                watched.retry_at = time.monotonic() + _RETRY_LIMIT_S
+                watched.health = f"polling: {_limit_reason(error)}"
+                _log.warning("%s is polled: %s", printable(watched.root.path), _limit_reason(error))
+                return
+            watched.tokens[folder] = token
+            self._folder_of[token] = (watched, folder)
+        for folder in _below(watched.tokens, below):
+            if folder not in accepted:
+                self._disarm(watched, folder)
+
+    def _disarm(self, watched: _Watched, below: str = "") -> None:
+        tokens = [watched.tokens.pop(folder) for folder in _below(watched.tokens, below)]
+        for token in tokens:
+            self._folder_of.pop(token, None)
+        if self._source is not None and tokens:
+            self._source.unwatch(tokens)
+
+
+def _below(folders: dict[str, int], top: str) -> list[str]:
+    """The folders from ``top`` down, itself included."""
+    if not top:
+        return list(folders)
+    return [folder for folder in folders if folder == top or folder.startswith(f"{top}/")]
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
+
+
+def _limit_reason(error: OSError) -> str:
+    for number, name, what in (
+        (errno.ENOSPC, "max_user_watches", "watches"),
+        (errno.EMFILE, "max_user_instances", "instances"),
+    ):
+        if error.errno == number:
+            try:
+                limit = f" of {Path(f'/proc/sys/fs/inotify/{name}').read_text().strip()}"
+            except OSError:
+                limit = ""
+            return (
+                f"the system's limit{limit} inotify {what} is reached; "
+                f"raise it with `sudo sysctl fs.inotify.{name}=524288`"
+            )
+    return f"events are not available: {error.strerror or error}"
+
+
+def _network_type(path: str) -> str:
+    """Says why a path's file system cannot be trusted to send notices; empty where it can."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    real_path = os.path.realpath(path) + "/"
+    mounts: dict[str, str] = {}
+    for line in lines:
+        fields, _, rest = line.partition(" - ")
+        mounts[fields.split()[4].replace("\\040", " ").rstrip("/") + "/"] = rest.split()[0]
+    mount = max((mount for mount in mounts if real_path.startswith(mount)), key=len, default="")
+    kind = mounts.get(mount, "")
+    return f"no events for changes made by other machines on {kind}" if kind in _NETWORK_TYPES else ""
