@@ -317,9 +317,11 @@ class _Client:
             return not message.fatal
         if isinstance(message, wire.Notification):
             # Unknown ones are ignored, as JSON-RPC wants: a newer client may send more.
-            running = self._requests.get(message.params.get("id", "")) if message.method == "cancel" else None
-            if running is not None:
-                self._cancel(*running)
+            cancelled = message.params.get("id")
+            if message.method == "cancel" and isinstance(cancelled, int | str):
+                running = self._requests.get(cancelled)
+                if running is not None:
+                    self._cancel(*running)
             return True
         self._begin(message)
         return True
