@@ -117,3 +117,7 @@ def _serve(env_file: str | None, *, quiet: bool) -> int:
 def _say(error: CopilotError) -> None:
     text = f"copilotd: {error.message}" + (f"\n  {error.hint}" if error.hint else "")
     print(printable(text), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

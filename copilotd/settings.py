@@ -151,6 +151,8 @@ class Settings:
     pdf_memory_mb: int = _setting(_whole(256, 2**20), 2048)
     sync_budget_s: float = _setting(_number(0, 600), 2.0)
     reconcile_s: float = _setting(_number(0.1, 86_400), 30.0)
+    root_grace_s: float = _setting(_number(0, 31_536_000), 604_800.0)
+    vector_cache_mb: int = _setting(_whole(0, 2**20), 256)
 
     log_level: str = _setting(_one_of(*LOG_LEVELS, fold=str.upper), "INFO")
     max_message_bytes: int = _setting(_whole(1024, 2**30), 1_048_576)
@@ -259,39 +261,15 @@ def _warnings(path: Path, stored: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def provider_arguments(settings: Settings) -> dict[str, Any]:
-    """Returns what :func:`copilotd.llm.make_provider` takes; empty for ``extractive``.
-
-    Raises:
-        SettingsError: The chosen provider's key or model is missing, or the key can't be one.
-    """
-    provider = settings.llm_provider
-    if provider == "extractive":
-        return {}
-    if not settings.llm_model:
-        raise _missing("LLM_MODEL", settings)
-    arguments: dict[str, Any] = {
-        "name": provider,
+    """Returns the arguments of :func:`copilotd.llm.make_provider`, which checks them when they are used."""
+    return {
+        "name": settings.llm_provider,
         "model": settings.llm_model,
+        "anthropic_api_key": settings.anthropic_api_key.reveal(),
+        "anthropic_base_url": settings.anthropic_base_url,
+        "openai_api_key": settings.openai_api_key.reveal(),
+        "openai_base_url": settings.openai_base_url,
+        "ollama_base_url": settings.ollama_base_url,
         "timeout_s": settings.provider_timeout_s,
+        "key_file_hint": str(settings.copilot_env_file),
     }
-    if provider == "ollama":
-        return arguments | {"base_url": settings.ollama_base_url}
-    key = settings.anthropic_api_key if provider == "anthropic" else settings.openai_api_key
-    variable = f"{provider.upper()}_API_KEY"
-    if not key:
-        raise _missing(variable, settings)
-    if not (key.reveal().isascii() and key.reveal().isprintable()) or " " in key.reveal():
-        raise SettingsError(
-            f"{variable} has blanks or other characters in it that no key has.",
-            f"Correct it in {settings.copilot_env_file}, then run: copilot restart",
-        )
-    base_url = settings.anthropic_base_url if provider == "anthropic" else settings.openai_base_url
-    return arguments | {"api_key": key.reveal(), "base_url": base_url or None}
-
-
-def _missing(variable: str, settings: Settings) -> SettingsError:
-    # A service doesn't see what a shell profile exports: say whose setting it is and where it goes.
-    return SettingsError(
-        f"{variable} is not set for the daemon, and LLM_PROVIDER={settings.llm_provider} needs it.",
-        f"Put {variable}=… into {settings.copilot_env_file} (chmod 600), then run: copilot restart",
-    )
