@@ -241,7 +241,8 @@ class _Cutter:
         begin = block.start if start is None else start
         while block.end - begin > self._max:
             end = self._break(begin, begin + self._max, max(begin, block.start), block)
-            spans.append(_Span(begin, self._trim(begin, end), section, context))
+            if self._trim(begin, end) > begin:
+                spans.append(_Span(begin, self._trim(begin, end), section, context))
             begin = self._skip_blank(end, block.end)
             context = header if begin >= block.header_end else ""
         spans.append(_Span(begin, block.end, section, context))
@@ -251,7 +252,8 @@ class _Cutter:
         newline = self._text.rfind("\n", floor, limit + 1)
         if newline > max(begin, block.header_end):
             return newline
-        if begin < block.start:
+        first_line = self._text.find("\n", block.start, block.end)
+        if begin < block.start and 0 <= first_line <= block.start + self._max:
             return block.start
         for mark in _BREAKS:
             found = self._text.rfind(mark, begin + self._max // 2, limit)

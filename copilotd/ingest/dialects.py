@@ -18,7 +18,7 @@ _CONTAINER = re.compile(r"(?:!!!|\?\?\?\+?)[ \t]+[\w\"']|===[!+]?[ \t]+[\"']")
 _DIRECTIVE = re.compile(r":{3,}[ \t]*(?:[\w{\[].*)?$")
 
 _IMPORT = re.compile(
-    r"import\s+(?:type\s+)?(?:[\w$*,{}\s]{1,4000}?(?:\s|(?<=\}))from\s*)?"
+    r"import\b(?:[ \t][\w$*,{} \t]*?(?:[ \t]|(?<=\}))from|[\w$, \t]*+\{[\w$,\s]{0,2000}+\}\s*from)?\s*+"
     r"(?P<quote>['\"])[^'\"\n]+(?P=quote)[ \t]*;?[ \t]*(?://[^\n]*)?(?=\n|$)"
 )
 _EXPORT = re.compile(
@@ -29,6 +29,7 @@ _BRACKETS = re.compile(
     r"\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+'|`(?:[^`\\]|\\.)*+`|//[^\n]*|/\*.*?\*/|[(\[{]|[)\]}]|\n",
     re.DOTALL,
 )
+_MAX_STATEMENT = 5_000
 _MDX_HTML = re.compile(r"<!--|<(?:script|style|pre|textarea)\b", re.IGNORECASE)
 
 
@@ -137,10 +138,10 @@ def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 def _statement_end(source: str, start: int) -> int:
     """Returns where a JavaScript statement ends: the first line end outside brackets and strings.
 
-    Where brackets never close it is not a statement anyone can read; then only its first line is.
+    A statement whose brackets don't close within reason ends with its first line.
     """
     depth = 0
-    for match in _BRACKETS.finditer(source, start):
+    for match in _BRACKETS.finditer(source, start, start + _MAX_STATEMENT):
         mark = match.group()
         if mark in ("(", "[", "{"):
             depth += 1
@@ -148,7 +149,10 @@ def _statement_end(source: str, start: int) -> int:
             depth -= 1
         elif mark == "\n" and depth <= 0:
             return match.start()
-    return len(source) if depth <= 0 else (source + "\n").index("\n", start)
+    if depth <= 0:
+        return min(len(source), start + _MAX_STATEMENT)
+    newline = source.find("\n", start)
+    return newline if newline >= 0 else len(source)
 
 
 def _jsx_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:

@@ -26,6 +26,8 @@ _ANCHOR = re.compile(r"#([\w:.-]+)")
 _ANCHOR_COMMENT = re.compile(r"\{/\*\s*#([\w:.-]+)\s*\*/\}\s*$")
 _ANCHOR_TAG = re.compile(r"<a\s[^>]*?\b(?:id|name)\s*=\s*[\"']?([\w:.-]+)", re.IGNORECASE)
 _MARKS_ONLY = re.compile(r"[\s>*+#|-]*|\s*\d+[.)]\s*")
+# Inline parsing takes quadratic time on some input, and nobody names a section with more.
+_MAX_HEADING = 1_000
 _KINDS = {
     "fence": BlockKind.CODE,
     "code_block": BlockKind.CODE,
@@ -103,6 +105,7 @@ class MarkdownParser:
     def _heading(self, content: str, env: Mapping[str, Any]) -> tuple[str, str]:
         """Returns a heading's words without inline markup, and its anchor."""
         anchor = ""
+        content = content[:_MAX_HEADING]
         if match := _ANCHOR_COMMENT.search(content) or _ANCHOR_TAG.search(content):
             anchor = match[1]
         while match := _ATTRIBUTES.search(content):

@@ -36,9 +36,7 @@ _BOOLEANS = _names(
     """
 )
 # Attributes of components that a reader sees as text; of HTML elements only an image's alt is one.
-_SEEN_ATTRIBUTES = frozenset(
-    ("alt", "caption", "header", "heading", "label", "path", "question", "summary", "title")
-)
+_SEEN_ATTRIBUTES = ("alt", "caption", "header", "heading", "label", "path", "question", "summary", "title")
 
 _BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\})*+\}"
 _VALUE = rf"\"[^\"]*+\"|'[^']*+'|{_BRACES}|[^\s\"'=<>`{{}}]++"
@@ -49,7 +47,9 @@ _ATTRIBUTE_PARTS = re.compile(
 )
 _OPENERS = re.compile(r"`+|\\[\\`<{]|<!--|\{/\*|<(?=[A-Za-z/?!>])")
 _COMPONENT = re.compile(
-    r"</([A-Z][\w.]*+)\s*+>|<([A-Z][\w.]*+)(?:\s(?:[^<>\"'{}]|\"[^\"]*+\"|'[^']*+'|" + _BRACES + r")*+)?/>"
+    r"</([A-Z][\w.]*+)\s*+>|<([A-Z][\w.]*+)(?:\s(?:[^<>\"'{}/]|/(?!>)|\"[^\"]*+\"|'[^']*+'|"
+    + _BRACES
+    + r")*+)?/>"
 )
 _DECLARATION = re.compile(r"<![A-Za-z][^>]*>|<\?.*?\?>", re.DOTALL)
 
@@ -146,10 +146,11 @@ def _backtick_runs(text: str) -> dict[int, list[int]]:
 def _seen_of(tag: re.Match[str], components: frozenset[str]) -> str:
     """Returns what is shown in the place of a tag, each word on its own line."""
     name = tag["name"]
+    seen: tuple[str, ...]
     if name in components:
         seen = _SEEN_ATTRIBUTES
     elif name.lower() == "img":
-        seen = frozenset(("alt",))
+        seen = ("alt",)
     else:
         return "" if name.lower() in _INLINE_ELEMENTS else " "
     shown = [" "]
@@ -157,8 +158,19 @@ def _seen_of(tag: re.Match[str], components: frozenset[str]) -> str:
     position = 0
     for part in _ATTRIBUTE_PARTS.finditer(attributes):
         value = part["value"]
-        if part["name"] in seen and value and value[0] in "\"'":
+        if value and (part["name"] or "").lower().endswith(seen) and (words := _words_of(value, components)):
             shown.append("\n" * attributes.count("\n", position, part.start("value")))
-            shown.append(value[1:-1] + " ")
+            shown.append(words + " ")
             position = part.end("value")
     return "".join(shown)
+
+
+def _words_of(value: str, components: frozenset[str]) -> str:
+    """Returns the words of an attribute's value: a string, a string in braces, or JSX in braces."""
+    inner = value[1:-1] if value[0] == "{" else value
+    stripped = inner.strip()
+    if stripped[:1] == "<":
+        return strip_markup(inner, components)
+    if len(stripped) > 1 and stripped[0] in "\"'`" and stripped[0] == stripped[-1]:
+        return inner.replace(stripped, re.sub(r"\\(?=[\"'`])", "", stripped[1:-1]))
+    return ""
