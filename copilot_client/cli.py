@@ -45,8 +45,8 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         (
             ("index", "index", "Add a folder; it stays up to date by itself."),
             ("roots", "roots", "List the indexed folders."),
-            ("forget", "forget", "Remove a folder from the index."),
-            ("rebuild", "rebuild", "Read every document again."),
+            ("forget", "roots", "Remove a folder from the index."),
+            ("rebuild", "index", "Read every document again."),
         ),
     ),
     (
@@ -109,10 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(argv)
         sys.stdout.flush()
     except OSError as error:
-        if error.errno != errno.EPIPE:
-            raise
         _silence(sys.stdout)
-        return EXIT_PIPE
+        if error.errno == errno.EPIPE:
+            return EXIT_PIPE
+        print(f"Error: {error.strerror or error}", file=sys.stderr)
+        return EXIT_FAILED
     return code
 
 

@@ -63,9 +63,8 @@ def start_daemon(places: Places, *, seconds: float = START_S) -> Connection:
         DaemonUnavailable: It didn't come up within ``seconds``; the message says what it printed last.
     """
     deadline = time.monotonic() + seconds
-    output = places.state_dir / f"{places.socket.stem}.out"
     child: Popen[bytes] | None = None
-    spawned = 0
+    spawned, rival = 0, False
     ensure_private_directory(places.state_dir, tighten=True)
     with _start_lock(places) as may_start:
         while True:
@@ -73,25 +72,21 @@ def start_daemon(places: Places, *, seconds: float = START_S) -> Connection:
                 connection = Connection.open(places.socket)
                 _disown(child)
                 return connection
+            rival = rival or (child is not None and lock_holder(places.lock_file) not in (None, child.pid))
             if child is not None and child.poll() is not None:
-                # Losing the race for the lock is no failure: the winner's socket is about to open.
-                if lock_holder(places.lock_file) is None and (child.returncode == 3 or spawned >= MAX_SPAWNS):
-                    raise DaemonUnavailable(
-                        f"The daemon could not start: {_last_words(output)}", _log_hint(places)
-                    )
-                child = None
+                # Losing the lock to a daemon that is just stopping is no failure: the next try gets it.
+                if not rival and (child.returncode == 3 or spawned >= MAX_SPAWNS):
+                    raise start_failure(places)
+                child, rival = None, False
             if child is None and may_start() and lock_holder(places.lock_file) is None:
-                child = _spawn(output)
+                child = _spawn(_output_file(places))
                 spawned += 1
             if time.monotonic() > deadline:
                 _disown(child)
                 holder = lock_holder(places.lock_file)
                 if holder is not None:
                     raise Starting(holder)
-                raise DaemonUnavailable(
-                    f"The daemon did not come up within {seconds:g} s: {_last_words(output)}",
-                    _log_hint(places),
-                )
+                raise start_failure(places, f"The daemon did not come up within {seconds:g} s")
             time.sleep(POLL_S)
 
 
@@ -121,7 +116,7 @@ def _spawn(output: Path) -> Popen[bytes]:
     descriptor = os.open(output, flags, 0o600)
     try:
         return subprocess.Popen(
-            daemon_command(),
+            daemon_command("--quiet"),
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,
@@ -139,12 +134,24 @@ def _disown(child: Popen[bytes] | None) -> None:
         child.returncode = 0
 
 
-def _last_words(output: Path) -> str:
+def start_failure(places: Places, what: str = "The daemon could not start") -> DaemonUnavailable:
+    """Returns the error for a daemon that ended or doesn't come up, with what it said last."""
     try:
-        lines = output.read_text("utf-8", "replace").strip().splitlines()
+        lines = _output_file(places).read_text("utf-8", "replace").strip().splitlines()
     except OSError:
         lines = []
-    return lines[-1].strip() if lines else "it said nothing."
+    # `copilotd: what is wrong`, then a line with what to do; anything else is a traceback's last line.
+    said = [number for number, line in enumerate(lines) if line.startswith("copilotd: ")]
+    if said:
+        reason = lines[said[-1]].removeprefix("copilotd: ")
+        hint = " ".join(line.strip() for line in lines[said[-1] + 1 :])
+        return DaemonUnavailable(f"{what}: {reason}", hint or f"See {places.log_file}")
+    reason = lines[-1].strip() if lines else "it said nothing."
+    return DaemonUnavailable(f"{what}: {reason}", f"See {places.log_file}")
+
+
+def _output_file(places: Places) -> Path:
+    return places.state_dir / f"{places.socket.stem}.out"
 
 
 def _log_hint(places: Places) -> str:

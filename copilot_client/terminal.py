@@ -6,6 +6,7 @@ styled here; the escape sequences added here are then the only ones that reach t
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import unicodedata
@@ -117,8 +118,11 @@ def fit(text: str, columns: int) -> str:
 def make_streams_forgiving() -> None:
     """Lets stdout and stderr replace what their encoding lacks instead of failing on it.
 
-    A private-use bullet from a PDF must not end an answer on an ASCII terminal (pdfplumber#953).
+    A private-use bullet from a PDF must not end an answer on an ASCII terminal (pdfplumber#953). A stream
+    that the caller has closed (``>&-``) becomes one that swallows everything.
     """
+    sys.stdout = sys.stdout or io.StringIO()
+    sys.stderr = sys.stderr or io.StringIO()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from copilot_client.connection import Connection, NotRunning
-from copilot_client.launch import UNKNOWN_PID, start_daemon, stop_daemon
+from copilot_client.connection import Connection, ConnectionLost, NotRunning
+from copilot_client.launch import START_S, UNKNOWN_PID, start_daemon, start_failure, stop_daemon
 from copilot_client.options import json_option
 from copilot_client.output import tell, write_json, write_lines
 from copilotd.paths import Places, find_places
@@ -27,9 +28,7 @@ def start(as_json: bool) -> None:
     except NotRunning:
         tell(["Starting the daemon…"])
         connection, started = start_daemon(places), True
-    with connection:
-        said = connection.hello()
-    _report(said, as_json=as_json, started=started)
+    _report(_greet(connection, places), as_json=as_json, started=started)
 
 
 @click.command(epilog=STOP_EXAMPLES)
@@ -51,9 +50,20 @@ def restart(as_json: bool) -> None:
     stopped = _stop(places)
     if not as_json:
         write_lines([_stopped_sentence(stopped)])
-    with start_daemon(places) as connection:
+    _report(_greet(start_daemon(places), places), as_json=as_json, started=True)
+
+
+def _greet(connection: Connection, places: Places) -> Mapping[str, Any]:
+    """Returns what the daemon says of itself, once it is sure that it stays."""
+    with connection:
         said = connection.hello()
-    _report(said, as_json=as_json, started=True)
+        if said.get("state") == "starting":
+            # The socket opens before the index: this is answered when that is open too, or can't be.
+            try:
+                connection.call("roots", {}, seconds=START_S)
+            except ConnectionLost:
+                raise start_failure(places) from None
+    return said
 
 
 def _stop(places: Places) -> dict[str, Any] | None:
