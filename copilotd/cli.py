@@ -7,12 +7,15 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from copilotd import __version__, units
 from copilotd.errors import CopilotError
 from copilotd.paths import find_places
 from copilotd.text import printable
+
+if TYPE_CHECKING:
+    from copilotd.daemon import BuildService
 
 _EPILOG = """\
 exit status:
@@ -26,9 +29,9 @@ example:
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command and ends the process."""
-    code = run(arguments)
+def main(arguments: Sequence[str] | None = None, build: BuildService | None = None) -> NoReturn:
+    """Runs the command and ends the process; see :func:`run`."""
+    code = run(arguments, build)
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -36,8 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     os._exit(code)
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
+def run(arguments: Sequence[str] | None = None, build: BuildService | None = None) -> int:
+    """Runs the command.
+
+    Args:
+        arguments: Those of the command line; None for the process's own.
+        build: Makes the service behind the socket; None for the product's.
+
+    Returns:
+        The exit status.
+    """
     try:
         options = _parser().parse_args(arguments)
     except SystemExit as ending:
@@ -45,7 +56,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.print_unit:
             return _print_unit(options.print_unit, options.env_file)
-        return _serve(options.env_file, quiet=options.quiet)
+        return _serve(options.env_file, build, quiet=options.quiet)
     except CopilotError as error:
         _say(error)
         code = 3
@@ -82,7 +93,7 @@ def _print_unit(manager: str, env_file: str | None) -> int:
     return 0
 
 
-def _serve(env_file: str | None, *, quiet: bool) -> int:
+def _serve(env_file: str | None, build: BuildService | None, *, quiet: bool) -> int:
     # Before anything imports the model's library: no probing of the hub, and no worker processes that
     # would be forked after its threads have started.
     os.environ["HF_HUB_OFFLINE"] = "1"
@@ -91,12 +102,12 @@ def _serve(env_file: str | None, *, quiet: bool) -> int:
         os.environ["COPILOT_ENV_FILE"] = os.path.abspath(os.path.expanduser(env_file))
     os.umask(0o077)
 
-    from copilotd.daemon import Daemon
+    from copilotd.daemon import Daemon, build_service
     from copilotd.logs import Logs
     from copilotd.settings import load_settings
 
     settings = load_settings()
-    daemon = Daemon(settings)
+    daemon = Daemon(settings, build or build_service)
     daemon.startup()
     # After the lock: two daemons that start at once must not rotate one file.
     logs = Logs(settings.log_file, level=settings.log_level, secrets=settings.secrets(), stderr=not quiet)

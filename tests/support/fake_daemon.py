@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Mapping
 
-from copilotd import daemon
 from copilotd.cli import main
 from copilotd.daemon_info import DaemonInfo
 from copilotd.errors import IndexTooNew
@@ -63,6 +62,5 @@ def build(settings: Settings, info: DaemonInfo) -> FakeService:
     return FakeService(info)
 
 
-# The seam that production leaves for the service: nothing else of the daemon is replaced.
-daemon.Daemon.__init__.__defaults__ = (build,)
-main(sys.argv[1:])
+if __name__ == "__main__":
+    main(sys.argv[1:], build=build)

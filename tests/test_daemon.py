@@ -1,0 +1,370 @@
+"""The daemon as a process: starting, waiting, signals, one owner, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.shared import REPOSITORY
+
+from copilotd import wire
+from copilotd.lock import read_holder
+
+
+class Process:
+    """A daemon process with a home of its own."""
+
+    def __init__(self, home: Path, mode: str = "", *arguments: str, **environment: str) -> None:
+        self.home = home
+        self.socket_path = Path(
+            environment.get("COPILOT_SOCKET", home / ".local/state/copilot/copilotd.sock")
+        )
+        self.index = Path(environment.get("INDEX_DIR", home / ".local/share/copilot/index"))
+        self.log = home / ".local/state/copilot/log/copilotd.log"
+        variables = {"HOME": str(home), "PATH": os.environ["PATH"], "FAKE_MODE": mode}
+        variables |= {"PYTHONPATH": str(REPOSITORY), **environment}
+        self.process = subprocess.Popen(
+            [sys.executable, str(REPOSITORY / "tests/support/fake_daemon.py"), *arguments],
+            env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/",
+        )  # fmt: skip
+
+    def connect(self, seconds: float = 10.0) -> socket.socket:
+        deadline = time.monotonic() + seconds
+        while True:
+            peer = socket.socket(socket.AF_UNIX)
+            peer.settimeout(10)
+            try:
+                peer.connect(str(self.socket_path))
+                return peer
+            except OSError:
+                peer.close()
+                if self.process.poll() is not None:
+                    raise AssertionError(self.process.communicate()[1]) from None
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
+
+    def call(self, method: str, **params: object) -> wire.Message:
+        with self.connect() as peer:
+            return exchange(peer, method, **params)
+
+    def wait_for_log(self, text: str, seconds: float = 10.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not (self.log.exists() and text in self.log.read_text()):
+            assert time.monotonic() < deadline, f"{text!r} never came"
+            time.sleep(0.01)
+
+    def end(self, seconds: float = 15.0) -> tuple[int, str]:
+        """Waits for the end; returns exit code and stderr."""
+        _, stderr = self.process.communicate(timeout=seconds)
+        return self.process.returncode, stderr
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, float]:
+        """Sends a signal; returns exit code, stderr and the seconds it took."""
+        started = time.monotonic()
+        self.process.send_signal(number)
+        code, stderr = self.end()
+        return code, stderr, time.monotonic() - started
+
+
+def exchange(peer: socket.socket, method: str, **params: object) -> wire.Message:
+    """Sends one request and returns its reply, past any notification."""
+    peer.sendall(wire.encode_request(1, method, dict(params)))
+    decoder = wire.Decoder()
+    while data := peer.recv(65536):
+        for message in decoder.feed(data):
+            if not isinstance(message, wire.Notification):
+                return message
+    raise AssertionError("hung up without a reply")
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="d") as name:
+        yield Path(name)
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(home: Path) -> Iterator[Start]:
+    started: list[Process] = []
+
+    def begin(mode: str = "", *arguments: str, **environment: str) -> Process:
+        started.append(Process(home, mode, *arguments, **environment))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.communicate()
+
+
+def result(message: wire.Message) -> wire.JSONObject:
+    assert isinstance(message, wire.Result), message
+    return message.result
+
+
+# ----------------------------------------------------------------------------------- starting
+
+
+def test_a_request_is_answered_and_sigterm_ends_it_in_order(start: Start) -> None:
+    daemon = start()
+    assert result(daemon.call("echo", x=1)) == {"x": 1}
+    code, stderr, seconds = daemon.stop()
+    assert (code, seconds < 2.0) == (0, True)
+    assert (daemon.index / "closed").exists()
+    assert not daemon.socket_path.exists()
+    assert "event=stopped exit=0" in stderr
+
+
+def test_hello_and_status_answer_while_the_service_is_built_and_others_wait(start: Start) -> None:
+    daemon = start("slow")
+    began = time.monotonic()
+    hello = result(daemon.call("hello", client="t", version="1", protocol=1))
+    assert time.monotonic() - began < 1.0
+    assert hello["state"] == "starting"
+    assert (hello["pid"], hello["protocol"]) == (daemon.process.pid, wire.PROTOCOL)
+    status = result(daemon.call("status"))
+    assert status["state"] == "starting"
+    assert status["model"]["loaded"] is False
+    assert result(daemon.call("echo", late=True)) == {"late": True}
+    assert result(daemon.call("hello"))["state"] == "ready"
+    assert result(daemon.call("status"))["state"] == "ready"
+
+
+def test_an_unknown_method_is_refused_before_and_after_the_service_is_there(start: Start) -> None:
+    daemon = start("slow")
+    for _ in range(2):
+        failure = daemon.call("nonsense")
+        assert isinstance(failure, wire.Failure)
+        assert failure.number == wire.METHOD_NOT_FOUND
+
+
+def test_a_service_that_can_never_be_built_is_told_to_who_waits_and_exits_with_3(start: Start) -> None:
+    daemon = start("too_new")
+    code, stderr = daemon.end()
+    assert code == 3
+    assert "made by a newer version" in stderr
+    assert "Traceback" not in stderr
+
+
+def test_a_service_that_fails_unexpectedly_exits_with_1_and_a_traceback_in_the_log(start: Start) -> None:
+    daemon = start("broken")
+    code, _ = daemon.end()
+    assert code == 1
+    assert " | RuntimeError: no luck" in daemon.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"TOP_K": "0", "LLM_PROVIDER": "?"}, ["TOP_K", "LLM_PROVIDER"]),
+        ({"COPILOT_ENV_FILE": "/absent"}, ["COPILOT_ENV_FILE"]),
+        ({"INDEX_DIR": "/proc/nope"}, ["INDEX_DIR"]),
+        ({"COPILOT_SOCKET": "/dev/null/s"}, ["/dev/null"]),
+    ],
+)
+def test_what_can_never_start_exits_with_3_names_the_reason_and_shows_no_traceback(
+    start: Start, environment: dict[str, str], words: list[str]
+) -> None:
+    code, stderr = start(**environment).end()
+    assert code == 3
+    assert all(word in stderr for word in words), stderr
+    assert "Traceback" not in stderr
+
+
+def test_the_command_says_how_it_is_used(home: Path) -> None:
+    for arguments, code, words in (
+        (["--help"], 0, str(home / ".config/copilot/.env")),
+        (["--version"], 0, "copilotd "),
+        (["--nonsense"], 2, "usage"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "copilotd", *arguments], capture_output=True, text=True,
+            cwd=REPOSITORY, env={"HOME": str(home), "COLUMNS": "500"}, check=False,
+        )  # fmt: skip
+        assert done.returncode == code
+        assert words in done.stdout + done.stderr
+
+
+# ---------------------------------------------------------------------------------- one owner
+
+
+def test_a_second_daemon_is_refused_and_told_the_holders_pid(start: Start) -> None:
+    first = start()
+    first.call("echo")
+    other_socket = {"COPILOT_SOCKET": str(first.socket_path.with_name("other.sock"))}
+    other_index = {"INDEX_DIR": str(first.home / "other"), "COPILOT_SOCKET": str(first.socket_path)}
+    for environment in ({}, other_socket, other_index):
+        code, stderr = start(**environment).end()
+        assert code == 3
+        assert f"pid {first.process.pid}" in stderr
+    assert result(first.call("echo")) == {}
+
+
+def test_the_lock_file_says_who_holds_it(start: Start) -> None:
+    daemon = start()
+    daemon.call("echo")
+    holder = read_holder(daemon.index / "copilotd.lock")
+    assert holder["pid"] == daemon.process.pid
+    assert holder["socket"] == str(daemon.socket_path)
+    assert set(holder) == {"pid", "started", "socket", "version"}
+
+
+def test_five_starters_at_once_end_with_one_daemon(start: Start) -> None:
+    daemons = [start() for _ in range(5)]
+    pid = result(daemons[0].call("hello"))["pid"] if daemons[0].process.poll() is None else 0
+    deadline = time.monotonic() + 15
+    while sum(daemon.process.poll() is None for daemon in daemons) > 1 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    (alive,) = [daemon for daemon in daemons if daemon.process.poll() is None]
+    assert result(alive.call("hello"))["pid"] == alive.process.pid
+    assert pid in (0, alive.process.pid)
+    assert {daemon.process.returncode for daemon in daemons if daemon is not alive} == {3}
+
+
+def test_after_kill_9_the_next_one_starts_over_the_stale_socket_and_a_strangers_pid(start: Start) -> None:
+    first = start()
+    first.call("echo")
+    first.process.kill()
+    first.process.wait()
+    assert first.socket_path.exists()
+    # As after a reboot: the number now belongs to somebody else.
+    (first.index / "copilotd.lock").write_text(json.dumps({"pid": os.getpid()}))
+    assert result(start().call("echo", y=2)) == {"y": 2}
+
+
+def test_two_indexes_have_two_daemons(start: Start, home: Path) -> None:
+    one = start()
+    two = start(INDEX_DIR=str(home / "two"), COPILOT_SOCKET=str(home / "p" / "two.sock"))
+    assert result(one.call("hello"))["pid"] == one.process.pid
+    assert result(two.call("hello"))["pid"] == two.process.pid
+    assert (home / "p").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_runtime_folder_open_to_others_is_refused_with_the_remedy(start: Start, home: Path) -> None:
+    state = home / ".local/state/copilot"
+    state.mkdir(parents=True)
+    state.chmod(0o777)
+    code, stderr = start().end()
+    assert code == 3
+    assert f"chmod 700 {state}" in stderr
+
+
+# ------------------------------------------------------------------------------------ stopping
+
+
+def test_shutdown_is_answered_first(start: Start) -> None:
+    daemon = start()
+    assert result(daemon.call("shutdown")) == {"stopping": True}
+    assert daemon.end()[0] == 0
+
+
+@pytest.mark.parametrize("mode", ["stuck", "deaf", "very_slow", "close_fails"])
+def test_sigterm_is_bounded_whatever_the_service_does(start: Start, mode: str) -> None:
+    daemon = start(mode)
+    with daemon.connect() as peer:
+        if mode == "deaf":
+            peer.sendall(wire.encode_request(1, "wait", {}))
+            daemon.wait_for_log("event=ready")
+            time.sleep(0.2)
+        else:
+            exchange(peer, "hello" if mode == "very_slow" else "echo")
+        code, stderr, seconds = daemon.stop()
+    assert (code, seconds < 2.5) == (0, True), seconds
+    if mode in ("stuck", "very_slow"):
+        assert "event=stop_timeout" in stderr
+    if mode == "close_fails":
+        assert "event=close_failed" in stderr
+    assert not daemon.socket_path.exists()
+
+
+def test_a_running_request_is_told_that_the_daemon_stops(start: Start) -> None:
+    daemon = start()
+    with daemon.connect() as peer:
+        exchange(peer, "echo")
+        peer.sendall(wire.encode_request(2, "wait", {}))
+        peer.sendall(wire.encode_request(3, "nonsense", {}))
+        peer.recv(65536)
+        daemon.process.send_signal(signal.SIGTERM)
+        received = b""
+        while data := peer.recv(65536):
+            received += data
+    assert wire.Decoder().feed(received)
+    assert daemon.end()[0] == 0
+
+
+def test_a_second_signal_ends_at_once(start: Start) -> None:
+    daemon = start("stuck")
+    daemon.call("echo")
+    daemon.process.send_signal(signal.SIGTERM)
+    daemon.wait_for_log("event=stopping")
+    code, _, seconds = daemon.stop(signal.SIGINT)
+    assert code == 128 + signal.SIGINT
+    assert seconds < 0.8
+
+
+def test_sighup_is_logged_and_survived(start: Start) -> None:
+    daemon = start()
+    daemon.call("echo")
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.wait_for_log("event=sighup")
+    assert result(daemon.call("echo")) == {}
+
+
+# ------------------------------------------------------------------------ log and service manager
+
+
+def test_warnings_about_the_settings_reach_the_log(start: Start, home: Path) -> None:
+    file = home / "my.env"
+    file.write_text("LLM_PROVDER=openai\n")
+    daemon = start("", "--env-file", str(file), "--quiet")
+    daemon.call("echo")
+    daemon.wait_for_log("did you mean LLM_PROVIDER")
+    code, stderr, _ = daemon.stop()
+    assert (code, stderr) == (0, "")
+    assert daemon.log.stat().st_mode & 0o077 == 0
+
+
+def test_systemd_is_told_of_each_state(start: Start, home: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(home / "notify"))
+        manager.settimeout(10)
+        daemon = start("slow", NOTIFY_SOCKET=str(home / "notify"), WATCHDOG_USEC="200000")
+        told: list[str] = []
+        while "READY=1" not in told:
+            told += manager.recv(4096).decode().splitlines()
+        assert "STATUS=Loading the model…" in told
+        assert told.count("WATCHDOG=1") >= 2
+        daemon.process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            while "STOPPING=1" not in told:
+                told += manager.recv(4096).decode().splitlines()
+        assert "STOPPING=1" in told
+
+
+def test_an_idle_daemon_costs_no_processor(start: Start) -> None:
+    daemon = start()
+    daemon.call("echo")
+    time.sleep(0.2)
+
+    def ticks() -> int:
+        fields = Path(f"/proc/{daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = ticks()
+    time.sleep(1)
+    assert ticks() - before <= 1
