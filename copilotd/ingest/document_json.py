@@ -54,7 +54,7 @@ def document_from_json(data: Any) -> Document:
             warnings=_texts(data["warnings"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ParseError(f"its reader gave a damaged answer ({type(error).__name__})") from None
+        raise ParseError(f"damaged: its reader gave a damaged answer ({type(error).__name__})") from None
     lines = document.text.count("\n") + 1
     spans = [(s.start, s.end) for s in document.sections] + [(b.start, b.end) for b in document.blocks]
     if (
@@ -62,7 +62,7 @@ def document_from_json(data: Any) -> Document:
         or (document.pages is not None and len(document.pages) != len(document.line_numbers))
         or not all(0 <= start <= end <= len(document.text) for start, end in spans)
     ):
-        raise ParseError("its reader gave a damaged answer (places outside the text)")
+        raise ParseError("damaged: its reader gave a damaged answer (places outside the text)")
     return document
 
 

@@ -21,6 +21,7 @@ from copilotd.ingest.isolate import parse_isolated
 from copilotd.ingest.pdf_layout import Glyph, PageText, glyph, read_page
 from copilotd.ingest.pdf_repair import rebuilt
 from copilotd.ingest.pdf_structure import Bookmark, build_document
+from copilotd.text import one_line, printable
 from copilotd.types import ChunkMetadata, Document
 
 _log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class PdfParser:
 
     name = "pdf"
     version = 1
-    suffixes = (".pdf",)
+    suffixes: tuple[str, ...] = (".pdf",)
     isolated = True
 
     def parse(self, source: bytes, doc_title: str) -> Document:
@@ -71,7 +72,7 @@ def pdf_chunk_with_heading_detection(filepath: str) -> list[tuple[str, ChunkMeta
     with open(filepath, "rb") as file:
         source = file.read()
         modified = os.fstat(file.fileno()).st_mtime
-    name = os.path.basename(filepath)
+    name = printable(os.path.basename(filepath), keep_newlines=False)
     try:
         document = parse_isolated(
             PdfParser.name, source, os.path.splitext(name)[0], seconds=_SECONDS, memory_bytes=_MEMORY_BYTES
@@ -84,7 +85,7 @@ def pdf_chunk_with_heading_detection(filepath: str) -> list[tuple[str, ChunkMeta
     chunks = chunk_document(
         document,
         source_file=os.path.abspath(filepath),
-        relative_path=name,
+        relative_path=os.path.basename(filepath),
         last_modified=modified,
         max_chars=DEFAULT_MAX_CHUNK_CHARS,
         overlap_chars=DEFAULT_CHUNK_OVERLAP_CHARS,
@@ -301,7 +302,7 @@ def _promised_pages(pdf: Any) -> int:
 
 def _info_title(pdf: Any) -> str:
     title = pdf.metadata.get("Title", "")
-    return title.strip() if isinstance(title, str) else ""
+    return one_line(title, 300) if isinstance(title, str) else ""
 
 
 def _bookmarks(pdf: Any, page_numbers: dict[Any, int]) -> list[Bookmark]:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 # Where Word, TeX and most exporters put their bullets: Symbol and Wingdings in the private use area.
 _BULLETS = frozenset("\uf0b7\uf0a7\uf0d8\uf076\uf0fc\uf0a8\uf06e\uf071")
+_UNKNOWN = "\ufffd"
 _RTL_CLASSES = frozenset({"R", "AL"})
 _LTR_CLASSES = frozenset({"L", "EN", "AN"})
 # Points; the grid in which doubles are looked for.
@@ -130,16 +131,13 @@ def read_page(number: int, width: float, height: float, glyphs: Iterable[Glyph])
     text at any other angle (watermarks) is left out.
     """
     by_turn: dict[int, list[Glyph]] = {}
-    unreadable = 0
     for g in glyphs:
         cleaned = _clean(g.text)
-        if cleaned is None:
-            unreadable += 1
-        elif cleaned and g.turn is not None:
+        if cleaned and g.turn is not None:
             kept = g if g.turn == 0 and cleaned == g.text else _upright(g, cleaned, width, height)
             by_turn.setdefault(g.turn, []).append(kept)
     lines: list[TextLine] = []
-    readable = 0
+    readable = unreadable = 0
     # Upright text is read first, unless the page is a sideways one with some upright page number.
     total = sum(map(len, by_turn.values()))
     for turn in sorted(by_turn, key=lambda turn: (turn != 0 or 10 * len(by_turn[0]) < total, turn)):
@@ -148,19 +146,21 @@ def read_page(number: int, width: float, height: float, glyphs: Iterable[Glyph])
         on_page = _without_doubles(
             g for g in by_turn[turn] if -1 <= g.middle <= turned_height + 1 and -1 <= g.x0 <= turned_width + 1
         )
-        readable += sum(1 for g in on_page if not g.text.isspace())
-        for row in _reading_order(_rows(on_page)):
+        rows, unknown = _readable(_rows(on_page))
+        unreadable += unknown
+        readable += sum(1 for g in on_page if not g.text.isspace()) - unknown
+        for row in _reading_order(rows):
             line = _line(row, number, turned_height, turn)
             if line is not None:
                 lines.append(line)
     return PageText(number, tuple(lines), unreadable, readable)
 
 
-def _clean(text: str) -> str | None:
-    """Returns the characters a reader sees, "" for nothing, None for a glyph nobody can read."""
+def _clean(text: str) -> str:
+    """Returns the characters a reader sees, "" for nothing, _UNKNOWN for a glyph nobody can read."""
     if text.isascii():
         if text.startswith("(cid:"):
-            return None
+            return _UNKNOWN
         return text if text.isprintable() else " " if text.isspace() else ""
     cleaned = []
     for character in text:
@@ -168,8 +168,8 @@ def _clean(text: str) -> str | None:
         category = unicodedata.category(character)
         if character in _BULLETS:
             cleaned.append("•")
-        elif category == "Co" or character == "\ufffd":
-            return None
+        elif category == "Co" or character == _UNKNOWN:
+            return _UNKNOWN
         elif category in ("Cc", "Cs", "Cn"):
             continue
         elif category == "Cf":
@@ -252,16 +252,41 @@ def _with_raised(rows: list[_Row]) -> list[_Row]:
         if merged:
             above, here = _row_box(merged[-1]), _row_box(row)
             small, large = sorted((above[1], here[1]))
-            if (
-                small < 0.85 * large
-                and abs(above[0] - here[0]) < 0.6 * large
-                and not any(a.x0 < b.x1 and b.x0 < a.x1 for a in merged[-1] for b in row)
-            ):
+            near = small < 0.85 * large and abs(above[0] - here[0]) < 0.6 * large
+            if near and not _on_top(merged[-1], row):
                 glyphs = [g for segment in (*merged[-1], *row) for g in segment.glyphs]
                 merged[-1] = _segments(glyphs)
                 continue
         merged.append(row)
     return merged
+
+
+def _on_top(one: _Row, other: _Row) -> bool:
+    """Whether glyphs of both rows share a place on the line."""
+    first = [g for segment in one for g in segment.glyphs if not g.text.isspace()]
+    second = [g for segment in other for g in segment.glyphs if not g.text.isspace()]
+    return any(min(a.x1, b.x1) - max(a.x0, b.x0) > 0.2 * min(a.size, b.size) for a in first for b in second)
+
+
+def _readable(rows: list[_Row]) -> tuple[list[_Row], int]:
+    """Drops unknown glyphs and counts them; one alone in front of a line can only be its bullet."""
+    kept: list[_Row] = []
+    unknown = 0
+    for row in rows:
+        if not any(g.text == _UNKNOWN for segment in row for g in segment.glyphs):
+            kept.append(row)
+            continue
+        glyphs = [g for segment in row for g in segment.glyphs]
+        visible = [g for g in glyphs if not g.text.isspace()]
+        first, second = visible[0], visible[1] if len(visible) > 1 else None
+        if first.text == _UNKNOWN and second is not None and second.text != _UNKNOWN:
+            alone = second.x0 - first.x1 > 0.15 * second.size
+            glyphs = [g._replace(text="•") if g is first and alone else g for g in glyphs]
+        known = [g for g in glyphs if g.text != _UNKNOWN]
+        unknown += len(glyphs) - len(known)
+        if segments := _segments(known):
+            kept.append(segments)
+    return kept, unknown
 
 
 def _row_box(row: _Row) -> tuple[float, float]:

@@ -29,6 +29,8 @@ _UNREADABLE_SHARE = 0.15
 _DIGITS = re.compile(r"\d+")
 _NUMBERED = re.compile(r"^(\d+(?:\.\d+)*)\.?\s+\S")
 _BULLET = re.compile(r"^(?:[•◦▪‣·●○■□–—*-]|\(?(?:\d{1,3}|[a-zA-Z])[.)])\s+\S")
+_CAPTION = re.compile(r"^(?:figure|fig\.|table|listing|abbildung|tabelle|figura|tableau)\s*\d", re.IGNORECASE)
+_DASH = re.compile(r"^[•◦▪‣·●○■□–—*+-]\s")
 _LEADER = re.compile(r"(?:\.\s?){4,}\s*\w+$|…\s*\d+$")
 
 
@@ -289,7 +291,7 @@ def _heading_kind(item: _Item, after: _Item | None, body: float, *, bold_body: b
     letters = sum(1 for character in text if character.isalpha())
     if letters < 3 or len(text) > _MAX_HEADING or line.cells > 1 or _LEADER.search(text):
         return ""
-    if line.mono and not mono_body:
+    if (line.mono and not mono_body) or _CAPTION.match(text) or _DASH.match(text):
         return ""
     if line.size >= 1.12 * body and line.size >= body + 0.8:
         return "large"
@@ -317,14 +319,14 @@ def _heading_kind(item: _Item, after: _Item | None, body: float, *, bold_body: b
 
 
 def _drop_shouting(kinds: list[str]) -> None:
-    """Three lines of capitals in a row are a notice, short lines in a row a list: no headings."""
-    for kind in ("caps", "short"):
+    """Lines of one kind in a row are a notice, a poster or a list: no headings."""
+    for kind, most in (("caps", 2), ("short", 2), ("bold", 4), ("large", 5)):
         start = 0
         while start < len(kinds):
             end = start
             while end < len(kinds) and kinds[end] == kind:
                 end += 1
-            if end - start >= 3:
+            if end - start > most:
                 kinds[start:end] = [""] * (end - start)
             start = max(end, start + 1)
 
