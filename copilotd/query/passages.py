@@ -17,6 +17,7 @@ _MAX_CODE_LINES = 30
 """A fence is whole up to here; a longer one is cut at its blank lines."""
 
 _SENTENCE_END = re.compile(r"""(?<=[.!?。！？])["')\]]?\s+(?=[A-Z0-9"'(`*\[])|(?<=[。！？])""")
+_LINK_TARGETS = re.compile(r"(?:\s*\[[^\]\n]+\]:[^\n]*)+")
 _BLANK_LINES = re.compile(r"\n[ \t]*\n")
 
 
@@ -57,14 +58,14 @@ class Run:
 
 
 def cut_units(chunk: StoredChunk) -> list[Unit]:
-    """Returns the quotable units of a chunk in order; headings are not quotable."""
+    """Returns the quotable units of a chunk in order; headings and link targets are not quotable."""
     units: list[Unit] = []
     for number, block in enumerate(chunk.blocks):
         if block.kind is BlockKind.HEADING:
             continue
         for start, end in _pieces(chunk.text, block):
             start, end = _trimmed(chunk.text, start, end)
-            if start < end:
+            if start < end and not _LINK_TARGETS.fullmatch(chunk.text, start, end):
                 units.append(Unit(start, end, block.kind, number, block.group))
     return units
 

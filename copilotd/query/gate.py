@@ -1,0 +1,131 @@
+"""Decides whether the passages found answer the question, as a calibrated probability.
+
+The probability comes from raw evidence, never from rank-fused scores: those say which passage is
+best, not whether the best is good. The features, all from :attr:`Retrieval.evidence`:
+
+====================  ==========================================================================
+``cosine``            best cosine between the question and any window
+``coverage``          rarity-weighted share of the question's words in the best covering of the
+                      first three passages; a word the corpus doesn't know weighs most
+``union_coverage``    the same share in the first three passages together
+``agreement``         share of the ten nearest chunks that are also among the ten best by words
+``margin``            how far the first hit stands above the tenth
+====================  ==========================================================================
+
+``calibration.json`` holds a logistic regression over them, fitted by ``benchmarks/calibrate.py``
+with whole projects left out. It holds a second one without ``cosine`` and ``margin``, whose scale
+depends on the embedding model: the rule for another model, and for words alone while it loads.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from copilotd.types import ConfidenceLevel, Retrieval, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A logistic regression.
+
+    Attributes:
+        intercept: Log odds where every feature is 0.
+        weights: Log odds a unit of each feature.
+    """
+
+    intercept: float
+    weights: Mapping[str, float]
+
+    def probability(self, evidence: Mapping[str, float]) -> float:
+        """Returns the probability, 0..1, that passages with this evidence answer the question."""
+        odds = self.intercept + sum(weight * evidence.get(name, 0.0) for name, weight in self.weights.items())
+        return 1 / (1 + math.exp(-max(-40.0, min(40.0, odds))))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrations:
+    """What ``calibration.json`` holds.
+
+    Attributes:
+        model: Name of the embedding model that ``dense`` was fitted for.
+        dense: With the cosine.
+        words: Without it, for every other case.
+    """
+
+    model: str
+    dense: Calibration
+    words: Calibration
+
+
+@cache
+def load_calibrations() -> Calibrations:
+    """Reads the fitted coefficients that come with the product."""
+    raw = json.loads(resources.files(__package__).joinpath("calibration.json").read_text(encoding="utf-8"))
+    return Calibrations(
+        model=raw["model"],
+        dense=Calibration(raw["dense"]["intercept"], raw["dense"]["weights"]),
+        words=Calibration(raw["words"]["intercept"], raw["words"]["weights"]),
+    )
+
+
+def judge(retrieval: Retrieval, *, threshold: float, min_score: float = 0.0) -> Verdict:
+    """Returns whether the hits answer the question.
+
+    Args:
+        retrieval: Hits and evidence.
+        threshold: CONFIDENCE_THRESHOLD; below it the question is refused.
+        min_score: A floor on the best cosine (the seed's meaning of a score); 0 sets none.
+    """
+    if not retrieval.hits:
+        return Verdict(False, 0.0, ConfidenceLevel.INSUFFICIENT, "no passage was found")
+    calibrations = load_calibrations()
+    fitted = retrieval.dense and retrieval.model == calibrations.model
+    calibration = calibrations.dense if fitted else calibrations.words
+    confidence = calibration.probability(retrieval.evidence)
+    reason = _reason(retrieval, calibrations.model if not fitted else "")
+    if retrieval.dense and retrieval.top_score < min_score:
+        return Verdict(
+            False,
+            confidence,
+            ConfidenceLevel.INSUFFICIENT,
+            f"best cosine {retrieval.top_score:.2f} is below MIN_SCORE {min_score:.2f}; {reason}",
+        )
+    known = confidence >= threshold
+    return Verdict(known, confidence, _level(confidence, threshold), reason)
+
+
+def handle_below_threshold(query: str, top_score: float, threshold: float) -> str | None:
+    """Returns the sentence that is shown instead of an answer, or None at or above the threshold.
+
+    Args:
+        query: The question.
+        top_score: How sure we are that it is answered; the product passes its calibrated confidence.
+        threshold: CONFIDENCE_THRESHOLD.
+    """
+    if top_score >= threshold:
+        return None
+    return f"I don't have enough information to answer '{query}'. The documentation may not cover this topic."
+
+
+def _level(confidence: float, threshold: float) -> ConfidenceLevel:
+    if confidence < threshold:
+        return ConfidenceLevel.INSUFFICIENT
+    # Halfway between the threshold and certainty: 0.75 at the default.
+    return ConfidenceLevel.HIGH if confidence >= (1 + threshold) / 2 else ConfidenceLevel.PARTIAL
+
+
+def _reason(retrieval: Retrieval, other_than: str) -> str:
+    evidence = retrieval.evidence
+    parts = [f"words covered {evidence.get('coverage', 0.0):.0%}"]
+    if retrieval.dense:
+        parts.insert(0, f"best cosine {evidence.get('cosine', 0.0):.2f}")
+        parts.append(f"both retrievers agree {evidence.get('agreement', 0.0):.0%}")
+    if other_than:
+        why = f"not calibrated for {retrieval.model}" if retrieval.dense else "vectors are not ready"
+        parts.append(f"plain rule on words: {why}")
+    return ", ".join(parts)
