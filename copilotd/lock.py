@@ -12,6 +12,7 @@ import errno
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,13 @@ class LockFile:
             os.close(self._descriptor)
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise SettingsError(f"{path} can't be locked: {error.strerror}.") from None
+            # A holder that has just come writes its pid in the next instant; until then the last one's is there.
+            time.sleep(0.05)
             pid = read_holder(path).get("pid", "unknown")
             raise IndexLocked(
                 f"{subject} is in use by another daemon (pid {pid}).", "copilot status"
             ) from None
+        self.describe(pid=os.getpid())
 
     def describe(self, **facts: Any) -> None:
         """Writes who holds the lock into the file, as one JSON object."""
