@@ -126,6 +126,7 @@ def _parse(line: str) -> _Pattern | None:
     body = body.removesuffix("/")
     if not body or body.startswith("//") or body.endswith("/"):
         return None
+    body = re.sub(r"(?:(?<=^)|(?<=/))\*{3,}(?=/|$)", "**", body)  # more stars are no more than two
     parts = body.removeprefix("/").split("/")
     if all(part == "**" for part in parts[:-1]) and parts[-1] in ("*", "**") and body != "/*":
         return _Pattern(None, ignores, folders_only)

@@ -16,7 +16,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from copilotd.ingest.ignore import (
     IGNORE_FILES,
@@ -90,12 +90,21 @@ class Scanner:
         root: The folder and its globs.
         suffixes: Lower-case suffixes with their dot.
         max_file_bytes: Larger files are left out and reported.
+        clock_ns: The wall clock that file times are compared with.
     """
 
-    def __init__(self, root: Root, *, suffixes: Collection[str], max_file_bytes: int) -> None:
+    def __init__(
+        self,
+        root: Root,
+        *,
+        suffixes: Collection[str],
+        max_file_bytes: int,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
         self.root = root
         self._suffixes = tuple(suffixes)
         self._max_file_bytes = max_file_bytes
+        self._clock_ns = clock_ns
         self._include = Patterns(root.include)
         self._prefix = root.path.rstrip("/") + "/"
         self._lock = threading.Lock()
@@ -251,7 +260,7 @@ class Scanner:
     def _list(self, path: str, above: Rules) -> _Folder | None:
         """Lists one folder; None where it is no longer there, or no longer a folder."""
         folder = _Folder(self._absolute(path), above)
-        listed_ns = time.time_ns()
+        listed_ns = self._clock_ns()
         try:
             # No symlink can slip in between the look at the folder and its listing.
             handle = os.open(folder.absolute, os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if path else 0))
