@@ -28,7 +28,9 @@ BACKUPS = 3
 
 # What keys look like, for those that come from elsewhere than our settings (an SDK's own variable).
 _LOOKS_SECRET = re.compile(
-    r"(?i)\b(?:sk-[a-z0-9_-]{8,}|bearer\s+[^\s'\",]+|(?:x-api-key|api[_-]?key|authorization)['\"]?\s*[:=]\s*[^\s,;]+)"
+    r"""(?ix)\b(?:sk-[a-z0-9_-]{8,}
+    | (?:(?:x-api-key|api[_-]?key|authorization)['"]?\s*[:=]\s*)?bearer\s+[^\s'",]+
+    | (?:x-api-key|api[_-]?key|authorization)['"]?\s*[:=]\s*[^\s,;]+)"""
 )
 _HIDDEN = "********"
 
