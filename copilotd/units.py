@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import plistlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +32,8 @@ def launchd_plist(command: Sequence[str], log_folder: Path) -> str:
 
     The log itself rotates in ``log_folder``; launchd's own file there only gets what is said before it opens.
     """
+    import plistlib  # here, since the daemon that starts needs none of it
+
     job = plistlib.loads(_read("launchd", _LAUNCHD_FILE))
     job["ProgramArguments"] = [*command, "--quiet"]
     job["StandardOutPath"] = job["StandardErrorPath"] = str(log_folder / "copilotd.stderr.log")
