@@ -25,11 +25,12 @@ _TICKS = re.compile(r"`+")
 _FENCE_PREFIX = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*")
 _LIST_ITEM = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+")
 _CHECKBOX = re.compile(r"\[[ xX]\](?=\s)")
-_MAYBE_CLOSING = re.compile(r"[ \t>]*[`~]*[ \t]*")
+_MAYBE_CLOSING = re.compile(r"[ \t>]*([`~]*)[ \t]*")
 _OPENING = "([{<*_~|\"'`"
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
 _IMAGE_TAG = re.compile(r"<img\b[^>]*>", re.IGNORECASE)
 _ALT = re.compile(r"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""", re.IGNORECASE)
+_TARGET = re.compile(r"\((?:[^()\n]++|\((?:[^()\n]++|\([^()\n]*+\))*+\))*+\)")
 _DESTINATION = re.compile(r"\s*(?:<([^<>]*)>|(\S*))(?:\s+(?:\".*\"|'.*'|\(.*\)))?\s*", re.DOTALL)
 
 _Token = tuple[int, str]
@@ -106,10 +107,10 @@ class CitationStream:
             return self._bracket(start, start, lead, final)
         if character == "\\" and text.startswith("[", start + 1):
             return self._bracket(start + 1, start, lead, final)
+        if start + 1 == len(text) and not final and (not lead or character == "\\"):
+            return None
         if lead:
             return self._plain(start, lead)
-        if start + 1 == len(text) and not final:
-            return None
         if character == "`" or text.startswith("~~~", start):
             token = self._code(start, final)
         elif character == "~":
@@ -180,10 +181,10 @@ class CitationStream:
         end = newline + 1 if newline >= 0 else len(text)
         line = text[position:end]
         if not self._fence_midline:
-            if newline < 0 and not final and _MAYBE_CLOSING.fullmatch(line):
+            closing = _MAYBE_CLOSING.fullmatch(line.removesuffix("\n"))
+            if closing and newline < 0 and not final:
                 return None
-            mark = line.strip(" \t>\n")
-            if len(mark) >= len(self._fence) and set(mark) == {self._fence[0]}:
+            if closing and len(closing[1]) >= len(self._fence) and set(closing[1]) == {self._fence[0]}:
                 self._fence = ""
         self._fence_midline = newline < 0
         return end, line
@@ -273,14 +274,10 @@ class CitationStream:
         text = self._buffer
         if not text.startswith("(", position):
             return 0
-        depth = 0
-        for index in range(position, min(len(text), position + _LONGEST_TARGET)):
-            if text[index] == "\n":
-                return 0
-            depth += {"(": 1, ")": -1}.get(text[index], 0)
-            if depth == 0:
-                return index + 1
-        return 0 if len(text) >= position + _LONGEST_TARGET else None
+        limit = position + _LONGEST_TARGET
+        if target := _TARGET.match(text, position, limit):
+            return target.end()
+        return 0 if len(text) >= limit or text.find("\n", position, limit) >= 0 else None
 
     def _link(self, start: int, closing: int, lead: str) -> _Token | None:
         end = self._target_end(closing + 1)

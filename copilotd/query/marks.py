@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from copilotd.text import printable
 from copilotd.types import Citation
@@ -167,6 +168,7 @@ def squeeze(text: str) -> str:
     return "".join(map(_squeezed, printable(text)))
 
 
+@lru_cache(maxsize=4096)
 def _squeezed(character: str) -> str:
     if character in _IGNORED:
         return ""
