@@ -39,20 +39,34 @@ def plan(indexed: Mapping[str, IndexedFile], scanned: ScanResult, *, now_ns: int
     """
     if scanned.state is not RootState.OK:
         return []
+    gone: list[IndexedFile] = []
+    updates: list[Update] = []
+    files = scanned.files
+    # This runs for every file at every question, so the common case is tested first and in line: the
+    # scanner's own object, read long after it was stamped.
+    for path, known in indexed.items():
+        source = files.get(path)
+        if source is None:
+            gone.append(known)
+            continue
+        fingerprint = known.fingerprint
+        if fingerprint is source.fingerprint or fingerprint == source.fingerprint:
+            settled_before = known.read_ns - _COARSE_TICK_NS
+            settled = fingerprint.ctime_ns < settled_before and fingerprint.mtime_ns < settled_before
+            # Without a hash the last reading failed; what failed may work now, whatever stat says.
+            if known.content_hash and (settled or not is_racy(fingerprint, known.read_ns, now_ns=now_ns)):
+                continue
+        updates.append(Update(known, source))
+    fresh: list[SourceFile] = []
+    if len(files) > len(indexed) - len(gone):
+        fresh = [files[path] for path in sorted(files.keys() - indexed.keys())]
     unseen = tuple(f"{folder}/" for folder in scanned.unreadable_dirs)
-    gone = [
-        indexed[path] for path in sorted(indexed.keys() - scanned.files.keys()) if not path.startswith(unseen)
-    ]
-    fresh = [scanned.files[path] for path in sorted(scanned.files.keys() - indexed.keys())]
+    gone = [known for known in gone if not known.relative_path.startswith(unseen)]
+    gone.sort(key=lambda known: known.relative_path)
+    updates.sort(key=lambda update: update.source.relative_path)
     moves = _pair_moves(gone, fresh)
     moved_from = {move.indexed.relative_path for move in moves}
     moved_to = {move.source.relative_path for move in moves}
-    updates = [
-        Update(known, source)
-        for path, known in indexed.items()
-        if (source := scanned.files.get(path)) is not None and _must_be_read(known, source, now_ns)
-    ]
-    updates.sort(key=lambda update: update.source.relative_path)
     return [
         *(Remove(known) for known in gone if known.relative_path not in moved_from),
         *moves,
@@ -78,13 +92,6 @@ def is_racy(fingerprint: StatFingerprint, read_ns: int, *, now_ns: int) -> bool:
     tick_ns = _TICK_NS if fingerprint.mtime_ns % _SECOND_NS else _COARSE_TICK_NS
     settled_before = read_ns - tick_ns
     return fingerprint.ctime_ns >= settled_before or settled_before <= fingerprint.mtime_ns <= now_ns
-
-
-def _must_be_read(known: IndexedFile, source: SourceFile, now_ns: int) -> bool:
-    # The catalog usually holds the scanner's own object, and this runs for every file at every question.
-    same = known.fingerprint is source.fingerprint or known.fingerprint == source.fingerprint
-    # Without a hash the last reading failed; what failed may work now, whatever stat says.
-    return not same or not known.content_hash or is_racy(known.fingerprint, known.read_ns, now_ns=now_ns)
 
 
 def _pair_moves(gone: list[IndexedFile], fresh: list[SourceFile]) -> list[Move]:
