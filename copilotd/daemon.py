@@ -38,6 +38,9 @@ EXIT_NEVER = 3
 SHUTDOWN_S = 2.0
 """All of a shutdown, from the signal to the exit."""
 
+SOCKET_CHECK_S = 5.0
+"""How often to look whether the socket file is still there."""
+
 _REQUESTS_END_S = 0.5
 
 
@@ -167,9 +170,11 @@ class Daemon:
         for warning in self.settings.warnings:
             log.warning("event=settings note=%r", warning)
         threading.Thread(target=self._build_in_thread, name="build", daemon=True).start()
-        watchdog = self._loop.create_task(self._feed_watchdog())
+        chores = [self._loop.create_task(chore) for chore in (self._feed_watchdog(), self._keep_listening())]
         await self._stopping.wait()
-        watchdog.cancel()
+        for chore in chores:
+            chore.cancel()
+        await asyncio.gather(*chores, return_exceptions=True)
         await self._close()
 
     def _build_in_thread(self) -> None:
@@ -222,6 +227,21 @@ class Daemon:
         while interval is not None:
             notify(WATCHDOG=1)
             await asyncio.sleep(interval)
+
+    async def _keep_listening(self) -> None:
+        """Puts the socket back where its file was removed: without it nobody could even stop the daemon."""
+        assert self._listener is not None
+        while True:
+            await asyncio.sleep(SOCKET_CHECK_S)
+            if not self._listener.vanished():
+                continue
+            await self._server.stop_accepting()
+            try:
+                self._listener.restore()
+                log.warning("event=socket_restored path=%s", self._listener.path)
+            except (OSError, SettingsError) as error:
+                log.warning("event=socket_lost path=%s reason=%r", self._listener.path, str(error))
+            self._server.start(self._listener.socket)
 
     def _on_signal(self, number: int) -> None:
         self._signals += 1

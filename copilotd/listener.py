@@ -46,17 +46,37 @@ class Listener:
         except BaseException:
             self.lock.release()
             raise
-        status = path.lstat()
-        self._identity = (status.st_dev, status.st_ino)
+        self._identity = _identity(path)
+
+    def vanished(self) -> bool:
+        """Whether the socket file is gone: a cleaner of /tmp, or somebody's hand."""
+        return not os.path.lexists(self.path)
+
+    def restore(self) -> None:
+        """Listens anew where the file has vanished; nobody must be accepting on the old socket.
+
+        Raises:
+            SettingsError: The folder can't be used any more.
+            OSError: The socket can't be bound.
+        """
+        ensure_private_directory(self.path.parent)
+        fresh = _bind(self.path)
+        self.socket.close()
+        self.socket = fresh
+        self._identity = _identity(self.path)
 
     def close(self) -> None:
         """Stops listening and removes the socket file, unless somebody has put another in its place."""
         self.socket.close()
         with contextlib.suppress(OSError):
-            status = self.path.lstat()
-            if (status.st_dev, status.st_ino) == self._identity:
+            if _identity(self.path) == self._identity:
                 self.path.unlink()
         self.lock.release()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_dev, status.st_ino
 
 
 def _remove_stale(path: Path) -> None:

@@ -136,12 +136,16 @@ class Server:
         """Begins to accept; ``listening`` is bound, listening and non-blocking, and stays the caller's."""
         self._accepting = asyncio.get_running_loop().create_task(self._accept(listening), name="accept")
 
-    async def close(self, grace_s: float = 1.0) -> None:
-        """Stops accepting, cancels what runs, sends the replies that come within ``grace_s``, hangs up."""
-        self.closing = True
+    async def stop_accepting(self) -> None:
+        """Takes no new clients; those that are connected go on."""
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.gather(self._accepting, return_exceptions=True)
+
+    async def close(self, grace_s: float = 1.0) -> None:
+        """Stops accepting, cancels what runs, sends the replies that come within ``grace_s``, hangs up."""
+        self.closing = True
+        await self.stop_accepting()
         for client in self._clients:
             client.cancel_requests()
         # Those of clients that are gone already are among them.

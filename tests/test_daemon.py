@@ -194,6 +194,19 @@ def test_a_runtime_folder_open_to_others_is_refused_with_the_remedy(start: Start
     assert f"chmod 700 {state}" in stderr
 
 
+def test_a_socket_file_that_was_removed_comes_back(start: Start) -> None:
+    daemon = start()
+    with daemon.connect() as peer:
+        exchange(peer, "echo")
+        daemon.socket_path.unlink()
+        daemon.wait_for_log("event=socket_restored")
+        assert result(exchange(peer, "echo", old=1)) == {"old": 1}
+    assert result(daemon.call("echo", new=1)) == {"new": 1}
+    assert daemon.socket_path.stat().st_mode & 0o777 == 0o600
+    assert daemon.stop()[0] == 0
+    assert not daemon.socket_path.exists()
+
+
 # ------------------------------------------------------------------------------------ stopping
 
 
