@@ -128,6 +128,7 @@ class _Cutter:
         self._sections = document.sections
         self._blocks = document.blocks
         self._block_starts = [block.start for block in document.blocks]
+        self._section_starts = [section.start for section in document.sections]
         self._max = max_chars
         self._overlap = min(overlap_chars, max_chars // 2)
 
@@ -145,6 +146,8 @@ class _Cutter:
         """Makes the piece of sections ``first`` up to ``last`` (excluded)."""
         begin = bisect_left(self._block_starts, self._sections[first].start)
         end = bisect_left(self._block_starts, self._sections[last - 1].end)
+        if begin < end:
+            first = bisect_right(self._section_starts, self._blocks[begin].start) - 1
         return _Piece(first, begin, end)
 
     def _size(self, piece: _Piece) -> int:
@@ -205,6 +208,9 @@ class _Cutter:
                     whole = [kept for kept in whole if kept.start >= start] + block
                     end, context = block[-1].end, ""
                     continue
+                if start is not None and not self._can_begin(block[0], start):
+                    yield _Span(start, end, piece.section, context)
+                    start, context = None, ""
                 *done, tail = self._cut_block(block[0], start, piece.section, context)
                 yield from done
                 start, end, context = tail.start, tail.end, tail.context
@@ -232,29 +238,38 @@ class _Cutter:
             begin = block.start
         return begin
 
+    def _head(self, block: Block) -> int:
+        """Returns the end of what is repeated when ``block`` is cut; a header that is too long is not."""
+        return block.header_end if block.header_end - block.start <= self._max // 2 else block.start
+
+    def _can_begin(self, block: Block, start: int) -> bool:
+        """Tells whether a chunk begun at ``start`` has room for the header and a line of ``block``."""
+        line_end = self._text.find("\n", self._head(block) + 1, block.end)
+        if 0 <= line_end <= block.start + self._max:
+            return line_end - start <= self._max
+        return block.start - start < self._max // 2
+
     def _cut_block(self, block: Block, start: int | None, section: int, context: str) -> list[_Span]:
         """Cuts a block longer than a chunk, filling the chunk that was begun at ``start`` first."""
-        header = self._text[block.start : block.header_end]
-        if len(header) > self._max // 2:
-            header = ""
+        head = self._head(block)
+        header = self._text[block.start : head]
         spans: list[_Span] = []
         begin = block.start if start is None else start
         while block.end - begin > self._max:
-            end = self._break(begin, begin + self._max, max(begin, block.start), block)
+            end = self._break(begin, max(begin, head), begin + self._max)
             if self._trim(begin, end) > begin:
                 spans.append(_Span(begin, self._trim(begin, end), section, context))
             begin = self._skip_blank(end, block.end)
-            context = header if begin >= block.header_end else ""
-        spans.append(_Span(begin, block.end, section, context))
+            context = header if begin >= head else ""
+        if begin < block.end:
+            spans.append(_Span(begin, block.end, section, context))
         return spans
 
-    def _break(self, begin: int, limit: int, floor: int, block: Block) -> int:
-        newline = self._text.rfind("\n", floor, limit + 1)
-        if newline > max(begin, block.header_end):
+    def _break(self, begin: int, floor: int, limit: int) -> int:
+        """Returns where to cut: behind the last whole line, else sentence, else word, up to ``limit``."""
+        newline = self._text.rfind("\n", floor + 1, limit + 1)
+        if newline >= 0:
             return newline
-        first_line = self._text.find("\n", block.start, block.end)
-        if begin < block.start and 0 <= first_line <= block.start + self._max:
-            return block.start
         for mark in _BREAKS:
             found = self._text.rfind(mark, begin + self._max // 2, limit)
             if found >= 0:

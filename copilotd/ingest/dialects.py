@@ -109,7 +109,12 @@ def _jsx_comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     first = _first(state, start)
     if not state.src.startswith("{/*", first) or state.is_code_block(start):
         return False
-    close = state.src.find("*/}", first + 3)
+    if first < state.env.get("comment_open_from", len(state.src)):
+        close = state.src.find("*/}", first + 3)
+        if close < 0:
+            state.env["comment_open_from"] = first
+    else:
+        close = -1
     last = _line_of(state, start, end, close + 3) if close >= 0 else end
     if last >= end or state.src[close + 3 : state.eMarks[last]].strip():
         return False

@@ -124,7 +124,7 @@ class MdxParser(MarkdownParser):
     """Reads MDX: Markdown with components, where indented text is no code."""
 
     name = "mdx"
-    suffixes = (".mdx",)
+    suffixes: tuple[str, ...] = (".mdx",)
     _mdx = True
 
 

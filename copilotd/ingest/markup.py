@@ -47,7 +47,7 @@ _ATTRIBUTE_PARTS = re.compile(
 )
 _OPENERS = re.compile(r"`+|\\[\\`<{]|<!--|\{/\*|<(?=[A-Za-z/?!>])")
 _COMPONENT = re.compile(
-    r"</([A-Z][\w.]*+)\s*+>|<([A-Z][\w.]*+)(?:\s(?:[^<>\"'{}/]|/(?!>)|\"[^\"]*+\"|'[^']*+'|"
+    r"</([A-Z][\w.]*+|[a-z]\w*-[\w.-]*+)\s*+>|<([A-Z][\w.]*+)(?:\s(?:[^<>\"'{}/]|/(?!>)|\"[^\"]*+\"|'[^']*+'|"
     + _BRACES
     + r")*+)?/>"
 )
@@ -55,7 +55,7 @@ _DECLARATION = re.compile(r"<![A-Za-z][^>]*>|<\?.*?\?>", re.DOTALL)
 
 
 def component_names(source: str) -> frozenset[str]:
-    """Returns the JSX components a file uses: capitalised names that are closed somewhere in it.
+    """Returns the components a file uses: capitalised or hyphenated names that are closed in it.
 
     ``<Name>`` that is never closed, or ``<NAME>``, is a placeholder its author wants to be read.
     """
@@ -69,7 +69,7 @@ def is_tag(match: re.Match[str], components: frozenset[str]) -> bool:
     """Tells whether a match of :data:`TAG` is markup, not a placeholder such as ``<your name>``."""
     name = match["name"]
     if name not in components and name.lower() not in _ELEMENTS:
-        return "-" in name and f"</{name}" in match.string
+        return False
     return all(
         part["value"] is not None
         or part["name"] is None

@@ -41,11 +41,10 @@ def _paragraphs(text: str) -> list[Block]:
     for line in [*text.split("\n"), ""]:
         end = position - 1
         if line.strip():
-            if start == position:
-                words = False
             words = words or has_words(line)
         else:
-            if words and end > start:
+            if words:
+                end = start + len(text[start:end].rstrip())
                 blocks.append(Block(BlockKind.PARAGRAPH, start, end, len(blocks), start))
             words = False
             start = position + len(line) + 1

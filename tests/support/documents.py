@@ -1,106 +1,100 @@
-"""Reads the project's own Markdown: its fenced blocks, its links, the commands it names."""
+"""An independent reading of documents: what must hold for every parser and for the chunks of its documents."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from copilotd.errors import ParseError
+from copilotd.ingest.chunk import chunk_document
+from copilotd.ingest.decode import decode
+from copilotd.types import Chunk, Document, Parser
 
-_COMMAND = re.compile(r"(?:^|[\s;&|(/])(copilotd?|docs-copilot)((?: +[^\s|;&)`]+)*)", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A fenced ``sh`` block and, where a ``text`` block follows it, what it prints.
-
-    Attributes:
-        script: The commands.
-        expected: Lines the output must hold, in this order.
-        line: Where the block stands.
-    """
-
-    script: str
-    expected: tuple[str, ...]
-    line: int
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "markdown"
 
 
-def _tokens(path: Path) -> list[Token]:
-    return MarkdownIt("commonmark").enable("table").parse(path.read_text(encoding="utf-8"))
+def letters(text: str) -> str:
+    """Returns the letters and digits of ``text``, in order."""
+    return "".join(character for character in text if character.isalnum())
 
 
-def examples(path: Path) -> list[Example]:
-    """Returns the ``sh`` blocks of a document in order."""
-    fences = [token for token in _tokens(path) if token.type == "fence"]
-    found = []
-    for position, token in enumerate(fences):
-        if token.info.strip() != "sh" or token.map is None:
-            continue
-        following = fences[position + 1] if position + 1 < len(fences) else None
-        expected: tuple[str, ...] = ()
-        # One blank line, or a short sentence between two blank lines, may stand between the two.
-        if (
-            following is not None
-            and following.map is not None
-            and following.info.strip() == "text"
-            and following.map[0] - token.map[1] <= 3
-        ):
-            expected = tuple(line for line in following.content.splitlines() if line.strip())
-        found.append(Example(token.content, expected, token.map[0] + 1))
-    return found
+def is_subsequence(part: str, whole: str) -> bool:
+    """Tells whether the characters of ``part`` occur in ``whole`` in the same order."""
+    rest = iter(whole)
+    return all(character in rest for character in part)
 
 
-def comparable(line: str) -> str:
-    """Returns ``line`` with what differs from run to run taken out: numbers and runs of blanks."""
-    return re.sub(r"\d+(?:\.\d+)?", "#", " ".join(line.split()))
+def chunks_of(document: Document, *, max_chars: int = 2000, overlap_chars: int = 250) -> list[Chunk]:
+    """Cuts a document whose path does not matter."""
+    return chunk_document(
+        document,
+        source_file="/docs/guide.md",
+        relative_path="guide.md",
+        last_modified=1.0,
+        max_chars=max_chars,
+        overlap_chars=overlap_chars,
+    )
 
 
-def missing_lines(expected: tuple[str, ...], output: str) -> list[str]:
-    """Returns the expected lines that the output does not hold in this order; ``…`` stands for anything."""
-    lines = iter([comparable(line) for line in output.splitlines()])
-    missing = []
-    for wanted in expected:
-        pattern = ".*".join(re.escape(part) for part in comparable(wanted).split("…"))
-        remaining = list(lines)
-        hit = next((i for i, line in enumerate(remaining) if re.fullmatch(pattern, line)), None)
-        if hit is None:
-            missing.append(wanted)
-            lines = iter(remaining)
-        else:
-            lines = iter(remaining[hit + 1 :])
-    return missing
+def check_document(parser: Parser, source: bytes) -> Document | None:
+    """Parses ``source`` and asserts what holds for every document; None where it is no text."""
+    try:
+        document = parser.parse(source, "guide")
+    except ParseError:
+        return None
+    source_lines = decode(source).split("\n")
+    lines = document.text.split("\n") if document.text else []
+    assert len(lines) == len(document.line_numbers)
+    assert list(document.line_numbers) == sorted(set(document.line_numbers))
+    for line, number in zip(lines, document.line_numbers, strict=True):
+        assert is_subsequence(letters(line), letters(source_lines[number - 1])), (number, line)
+    position = 0
+    for section in document.sections:
+        assert section.start == position
+        assert section.end > section.start
+        position = section.end
+    assert position == len(document.text)
+    position = 0
+    for block in document.blocks:
+        assert position <= block.start < block.end
+        assert block.start <= block.header_end <= block.end
+        assert block.start == 0 or document.text[block.start - 1] == "\n"
+        position = block.end
+    covered = [False] * len(document.text)
+    for block in document.blocks:
+        covered[block.start : block.end] = [True] * (block.end - block.start)
+    for index, character in enumerate(document.text):
+        assert covered[index] or not character.isalnum(), document.text[index : index + 40]
+    return document
 
 
-def commands(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yields every ``copilot …`` and ``copilotd …`` in code, as the program and its words."""
-    for token in _tokens(path):
-        codes = (
-            [token.content]
-            if token.type == "fence" and token.info.strip() in ("sh", "text", "console")
-            else []
-        )
-        codes += [child.content for child in token.children or () if child.type == "code_inline"]
-        for code in codes:
-            # Strings may hold anything, option look-alikes among it.
-            code = re.sub(r"\"[^\"]*\"|'[^']*'", "TEXT", code)
-            for match in _COMMAND.finditer(code):
-                yield match[1], match[2].split()
-
-
-def links(path: Path) -> Iterator[str]:
-    """Yields the targets of all links and images that stay inside the project."""
-    for token in _tokens(path):
-        for child in token.children or ():
-            target = child.attrGet("href") or child.attrGet("src")
-            if isinstance(target, str) and not re.match(r"[a-z]+:", target):
-                yield target
-
-
-def anchors(path: Path) -> set[str]:
-    """Returns the ids that code forges give to a document's headings."""
-    tokens = _tokens(path)
-    headings = [tokens[i + 1].content for i, token in enumerate(tokens) if token.type == "heading_open"]
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+def check_chunks(document: Document, *, max_chars: int, overlap_chars: int) -> list[Chunk]:
+    """Cuts ``document`` and asserts what holds for the chunks of every document."""
+    chunks = chunks_of(document, max_chars=max_chars, overlap_chars=overlap_chars)
+    starts = [0]
+    for line in document.text.split("\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    covered = [False] * len(document.text)
+    end = 0
+    for index, chunk in enumerate(chunks):
+        text = document.text[chunk.start : chunk.end]
+        assert text.strip()
+        assert len(text) <= max_chars
+        assert chunk.metadata.chunk_index == index
+        assert chunk.metadata.char_count == len(text)
+        assert chunk.metadata.section_heading
+        assert chunk.end > end, "a chunk adds something to the one before it"
+        assert end - chunk.start <= overlap_chars
+        end = chunk.end
+        covered[chunk.start : chunk.end] = [True] * len(text)
+        section = document.sections[chunk.section]
+        assert section.start <= chunk.start < section.end
+        cited = [
+            position
+            for position, number in enumerate(document.line_numbers)
+            if chunk.metadata.line_start <= number <= chunk.metadata.line_end
+        ]
+        shown = document.text[starts[cited[0]] : starts[cited[-1] + 1]]
+        assert is_subsequence(letters(text), letters(shown)), "the cited lines hold the chunk's words"
+    for index, character in enumerate(document.text):
+        assert covered[index] or not character.isalnum(), document.text[index : index + 40]
+    return chunks
