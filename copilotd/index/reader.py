@@ -170,6 +170,63 @@ class ReadView:
         )
         return [row[0] for row in rows]
 
+    def documents(self) -> list[tuple[int, str, str, str]]:
+        """Returns (file id, relative path, root path, namespace) of every document that may be cited."""
+        rows = self.connection.execute(
+            "SELECT f.id, f.relative_path, r.path, r.namespace FROM files f JOIN roots r ON r.id = f.root_id"
+            " WHERE f.skipped = '' AND r.suspended_ns IS NULL ORDER BY f.id"
+        )
+        return [(id_, os.fsdecode(path), os.fsdecode(root), namespace) for id_, path, root, namespace in rows]
+
+    def titles(self) -> list[tuple[int, str, str]]:
+        """Returns (file id, doc_title, namespace) of every document that may be cited."""
+        return self.connection.execute(
+            "SELECT d.file_id, d.doc_title, r.namespace FROM documents d JOIN files f ON f.id = d.file_id"
+            " JOIN roots r ON r.id = f.root_id WHERE r.suspended_ns IS NULL ORDER BY d.file_id"
+        ).fetchall()
+
+    def counts(self) -> dict[int, tuple[int, int]]:
+        """Returns (documents, chunks) by root id."""
+        documents = dict(
+            self.connection.execute(
+                "SELECT root_id, count(*) FROM files WHERE skipped = '' GROUP BY root_id"
+            ).fetchall()
+        )
+        chunks = dict(
+            self.connection.execute(
+                "SELECT f.root_id, count(*) FROM chunks c JOIN files f ON f.id = c.file_id GROUP BY f.root_id"
+            ).fetchall()
+        )
+        return {root_id: (count, chunks.get(root_id, 0)) for root_id, count in documents.items()}
+
+    def skipped(self) -> list[tuple[str, str]]:
+        """Returns (absolute path, reason) of every file that is known but not indexed."""
+        rows = self.connection.execute(
+            "SELECT r.path, f.relative_path, f.skipped FROM files f JOIN roots r ON r.id = f.root_id"
+            " WHERE f.skipped != '' ORDER BY r.id, f.relative_path"
+        )
+        return [(os.path.join(os.fsdecode(root), os.fsdecode(path)), reason) for root, path, reason in rows]
+
+    def pending_counts(self) -> tuple[int, int]:
+        """Returns (windows, documents) that still wait for a vector."""
+        windows = self.connection.execute("SELECT count(*) FROM pending").fetchone()[0]
+        if not windows:
+            return 0, 0
+        documents = self.connection.execute(
+            "SELECT count(DISTINCT c.file_id) FROM pending p JOIN windows w ON w.key = p.key"
+            " JOIN chunks c ON c.id = w.chunk_id"
+        ).fetchone()[0]
+        return int(windows), int(documents)
+
+    def pending_paths(self, limit: int) -> list[str]:
+        """Returns the relative paths of up to ``limit`` documents that still wait for a vector."""
+        rows = self.connection.execute(
+            "SELECT DISTINCT f.relative_path FROM pending p JOIN windows w ON w.key = p.key"
+            " JOIN chunks c ON c.id = w.chunk_id JOIN files f ON f.id = c.file_id LIMIT ?",
+            (limit,),
+        )
+        return [os.fsdecode(row[0]) for row in rows]
+
     def load_record(self, file_id: int) -> DocumentRecord | None:
         """Returns a document's text and layout; None where it is gone, suspended or damaged."""
         head = self.connection.execute(

@@ -179,6 +179,11 @@ class Store:
             )
             return {row[0] for row in rows}
 
+    def take_damaged(self) -> set[int]:
+        """Returns the files whose stored rows were found damaged since the last call."""
+        damaged, self._caches.damaged = self._caches.damaged, set()
+        return damaged
+
     def unplanned_files(self, planner: str) -> list[int]:
         """Returns the documents whose windows were planned for another model."""
         with self.read() as view:

@@ -1,0 +1,669 @@
+"""The engine: the one place where the write path and the read path meet. No sockets in it.
+
+All methods block, may be called from any thread, and report through a :class:`~copilotd.types.Reporter`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from copilotd.embed.encoder import load_encoder
+from copilotd.embed.models import LocatedModel, locate_model
+from copilotd.embed.windows import make_planner
+from copilotd.errors import (
+    Cancelled,
+    ModelError,
+    ModelLoading,
+    RootNotFound,
+    RootOverlap,
+    UsageError,
+)
+from copilotd.index.analysis import ANALYSER_VERSION
+from copilotd.index.reader import ReadView
+from copilotd.index.store import Store
+from copilotd.ingest.chunk import CHUNKER_VERSION
+from copilotd.ingest.parse import PARSERS_FINGERPRINT, supported_suffixes
+from copilotd.ingest.watch import Watcher
+from copilotd.query.answer import MakeProvider, answer_question, metric_line
+from copilotd.query.gate import judge
+from copilotd.query.retrieve import retrieve
+from copilotd.query.section import find_section
+from copilotd.settings import Settings
+from copilotd.text import printable
+from copilotd.types import (
+    DEFAULT_NAMESPACE,
+    Answer,
+    AskRequest,
+    Encoder,
+    Freshness,
+    IndexReport,
+    Progress,
+    Reporter,
+    Root,
+    RootStatus,
+    Scope,
+    SearchRequest,
+    SearchResult,
+    SectionText,
+    Status,
+)
+from copilotd.update.background import LoadEncoder, ModelLoader, ReconcileLoop
+from copilotd.update.embedder import Embedder
+from copilotd.update.read import FileReader, Outcome, ReadLimits
+from copilotd.update.reconcile import Reconciler, RootWatch, Tally
+from copilotd.update.writer import Writer
+
+_log = logging.getLogger(__name__)
+
+_MAX_QUESTION_CHARS = 20_000
+_PENDING_PATHS = 20
+_PROGRESS_EVERY_S = 0.2
+# Looks a question may cost: one, and one more after each round of work that it waited for.
+_MAX_LOOKS = 4
+_STOP_S = 1.6
+
+
+class Engine:
+    """Everything the product does, on one index.
+
+    Args:
+        settings: All settings.
+        make_provider: Gives the LLM for a question, or None for extractive answers.
+        load: Loads the embedding model.
+        poll: Whether folders are polled instead of watched.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        make_provider: MakeProvider = lambda: None,
+        load: LoadEncoder = load_encoder,
+        locate: Callable[[str], LocatedModel] = locate_model,
+        watch: bool = True,
+    ) -> None:
+        self.settings = settings
+        self._make_provider = make_provider
+        self._errors: deque[str] = deque(maxlen=20)
+        self._store = Store(settings.index_dir)
+        self._errors.extend(self._store.notes)
+        model, model_error = _locate(locate, settings.embed_model)
+        planner = None if model is None else make_planner(model.fingerprint, model.folder)
+        self._loader = ModelLoader(model, model_error, load)
+        self._writer = Writer()
+        self._embedder = Embedder(self._store, self._writer, self._note_error)
+        self._reader = FileReader(
+            self._store,
+            self._writer,
+            ReadLimits(
+                settings.max_chunk_chars,
+                settings.chunk_overlap_chars,
+                settings.max_file_bytes,
+                settings.pdf_seconds,
+                settings.pdf_memory_mb * 1024 * 1024,
+            ),
+            fingerprint=f"{PARSERS_FINGERPRINT};chunk={CHUNKER_VERSION};words={ANALYSER_VERSION}",
+            planner=planner,
+        )
+        self._reconciler = Reconciler(
+            self._store,
+            self._writer,
+            self._reader,
+            self._embedder,
+            max_file_bytes=settings.max_file_bytes,
+            grace_s=settings.root_grace_s,
+            on_error=self._note_error,
+        )
+        self._loop = ReconcileLoop(
+            self._store,
+            self._writer,
+            self._reader,
+            self._reconciler,
+            self._embedder,
+            reconcile_s=settings.reconcile_s,
+            vector_cache_bytes=settings.vector_cache_mb * 1024 * 1024,
+            on_error=self._note_error,
+        )
+        self._watcher = Watcher(self._loop.wake) if watch else None
+        self._planner = planner
+        self._closed = False
+        self._close_lock = threading.Lock()
+
+    # ----------------------------------------------------------------------------------- lifecycle
+
+    def start(self) -> None:
+        """Fills the vectors in memory and starts the background work; returns before the model is loaded."""
+        planner = self._planner.fingerprint if self._planner else self._store.planner
+        self._writer.run(lambda: self._store.load_vectors(planner))
+        self._errors.extend(self._store.notes[len(self._errors) :])
+        self._reconciler.start()
+        self._loop.start()
+        if self._watcher is not None:
+            self._watcher.start()
+            for watch in self._reconciler.watches():
+                self._watcher.add(watch.root, watch.scanner)
+        self._loader.start(self._embedder.use, self._note_error)
+
+    def close(self) -> None:
+        """Ends the background work within two seconds; whatever is unfinished goes on at the next start."""
+        with self._close_lock:
+            if self._closed:
+                return
+            self._closed = True
+        until = time.monotonic() + _STOP_S
+
+        def left() -> float:
+            return max(0.05, until - time.monotonic())
+
+        if self._watcher is not None:
+            self._watcher.close()
+        ended = [self._loop.stop(left()), self._embedder.stop(left()), self._reconciler.stop(left())]
+        ended.append(self._writer.close(left()))
+        if all(ended):
+            self._store.close()
+        else:
+            # A thread is inside a long parse or a native call; SQLite is safe against a process that ends.
+            _log.warning("stopped without waiting for a worker")
+
+    # ------------------------------------------------------------------------------------ read path
+
+    def ask(self, request: AskRequest, reporter: Reporter) -> Answer:
+        """Answers a question from the documents as they are on disk now.
+
+        Raises:
+            UsageError: The question is empty or too long.
+            ModelLoading: The embedding model was not ready within MODEL_WAIT_S.
+            SettingsError: The provider's key or model is missing.
+            ProviderError: The provider did not answer.
+            Cancelled: The client is gone.
+        """
+        clock = _Clock()
+        query = _checked_question(request.query)
+        encoder, notices = self._wait_for_encoder(reporter)
+        clock.lap("model")
+        with self._question():
+            freshness = self.sync(self.settings.sync_budget_s, reporter)
+            clock.lap("sync")
+            with self._store.read() as view:
+                self._require_roots(view, request.scope)
+                retrieval = retrieve(
+                    query, view, encoder, request.scope, request.top_k or self.settings.top_k
+                )
+                freshness = replace(freshness, generation=view.generation)
+            clock.lap("retrieve")
+        threshold = self.settings.confidence_threshold if request.threshold is None else request.threshold
+        min_score = self.settings.min_score if request.min_score is None else request.min_score
+        verdict = judge(retrieval, threshold=threshold, min_score=min_score)
+        clock.lap("gate")
+        answer = answer_question(
+            retrieval,
+            verdict,
+            make_provider=(lambda: None) if request.extractive else self._make_provider,
+            max_tokens=self.settings.max_answer_tokens,
+            on_delta=reporter.delta if request.stream else None,
+            cancelled=reporter.cancelled,
+        )
+        clock.lap("answer")
+        answer = replace(
+            answer,
+            freshness=freshness,
+            notices=(*notices, *answer.notices),
+            timings_ms={**clock.laps, **retrieval.timings_ms, "total": clock.total()},
+        )
+        _log.info(
+            "event=ask known=%s confidence=%.3f provider=%s pending=%d %s | %s",
+            verdict.known,
+            verdict.confidence,
+            answer.provider,
+            freshness.pending,
+            " ".join(f"{stage}_ms={ms:.1f}" for stage, ms in answer.timings_ms.items()),
+            metric_line(answer) if verdict.known else "not answered",
+        )
+        return answer
+
+    def search(self, request: SearchRequest, reporter: Reporter) -> SearchResult:
+        """Finds sections without composing an answer; by words alone while the model loads.
+
+        Raises:
+            UsageError: The question is empty or too long.
+        """
+        clock = _Clock()
+        query = _checked_question(request.query)
+        encoder = self._embedder.encoder
+        notices = [] if encoder is not None else [self._words_only()]
+        with self._question():
+            freshness = self.sync(self.settings.sync_budget_s, reporter)
+            clock.lap("sync")
+            with self._store.read() as view:
+                self._require_roots(view, request.scope)
+                retrieval = retrieve(
+                    query, view, encoder, request.scope, request.top_k or self.settings.top_k
+                )
+                freshness = replace(freshness, generation=view.generation)
+            clock.lap("retrieve")
+        verdict = judge(
+            retrieval, threshold=self.settings.confidence_threshold, min_score=self.settings.min_score
+        )
+        timings = {**clock.laps, **retrieval.timings_ms, "total": clock.total()}
+        _log.info(
+            "event=search hits=%d pending=%d %s",
+            len(retrieval.hits),
+            freshness.pending,
+            " ".join(f"{stage}_ms={ms:.1f}" for stage, ms in timings.items()),
+        )
+        return SearchResult(
+            query, retrieval.hits, freshness, tuple(notices), timings, verdict, retrieval.corrections
+        )
+
+    def section(self, ref: str, namespace: str | None, reporter: Reporter) -> SectionText:
+        """Returns the section a citation names, whole, as it is on disk now.
+
+        Raises:
+            SectionNotFound: Nothing indexed has this name.
+        """
+        self.sync(self.settings.sync_budget_s, reporter)
+        with self._store.read() as view:
+            return find_section(view, ref, namespace)
+
+    # ----------------------------------------------------------------------------------- write path
+
+    def sync(self, budget_s: float, reporter: Reporter) -> Freshness:
+        """Brings whatever was saved before this call into the index, as far as the time budget goes.
+
+        Args:
+            budget_s: Seconds.
+            reporter: Told each changed file.
+        """
+        began = time.monotonic()
+        deadline = began + budget_s
+
+        def stale(name: str) -> None:
+            reporter.progress(Progress("sync", f"Stale index detected: {name} changed. Re-indexing."))
+
+        unseen: list[str] = []
+        looked = began
+        for _ in range(_MAX_LOOKS):
+            unseen = [
+                watch.root.path
+                for watch in self._reconciler.watches()
+                if not self._reconciler.look(
+                    watch.root.id, looked, timeout_s=deadline - time.monotonic(), on_stale=stale
+                )
+            ]
+            if not self._reconciler.backlog() or unseen or time.monotonic() >= deadline:
+                break
+            self._reconciler.wait_fresh(budget_s, deadline, reporter.cancelled)
+            looked = time.monotonic()
+        if reporter.cancelled():
+            raise Cancelled("The question was cancelled.")
+        return self._freshness(unseen)
+
+    def index_root(
+        self,
+        path: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        include: tuple[str, ...] = (),
+        exclude: tuple[str, ...] = (),
+        chunk_size: int | None = None,
+        chunk_overlap: int | None = None,
+        reporter: Reporter,
+    ) -> IndexReport:
+        """Adds a watched folder and waits until everything in it is indexed. A known folder costs one look.
+
+        Raises:
+            RootNotFound: There is no such folder.
+            RootOverlap: It lies inside another root of the namespace, or holds one.
+            UsageError: A name or number makes no sense.
+            Cancelled: The client is gone; the work goes on.
+        """
+        root = self._checked_root(path, namespace, include, exclude, chunk_size, chunk_overlap)
+        began = time.monotonic()
+        known = next((w for w in self._reconciler.watches() if _same_root(w.root, root)), None)
+        if known is not None and replace(root, id=known.root.id) == known.root:
+            watch = known
+        else:
+            if known is not None and self._watcher is not None:
+                self._watcher.remove(known.root.id)
+            stored = self._writer.run(lambda: self._store.add_root(root))
+            watch = self._reconciler.add_root(next(s for s in self._store.roots() if s.root == stored))
+            if self._watcher is not None:
+                self._watcher.add(watch.root, watch.scanner)
+        return self._run_and_report([watch], began, reporter)
+
+    def rebuild(self, fresh_vectors: bool, reporter: Reporter) -> IndexReport:
+        """Reads and parses every document again; vectors of unchanged text are kept unless told otherwise.
+
+        Raises:
+            Cancelled: The client is gone; the work goes on.
+        """
+        began = time.monotonic()
+        if fresh_vectors:
+            self._writer.run(self._store.drop_vectors)
+        self._reconciler.outdate_all()
+        return self._run_and_report(self._reconciler.watches(), began, reporter)
+
+    def forget(self, path: str, namespace: str | None) -> list[tuple[Root, int]]:
+        """Stops watching a folder and removes its documents; returns each root with its document count.
+
+        Raises:
+            RootNotFound: It is not a root.
+        """
+        wanted = _absolute(path)
+        chosen = [
+            watch.root
+            for watch in self._reconciler.watches()
+            if namespace in (None, watch.root.namespace)
+            and wanted in (watch.root.path, os.path.realpath(watch.root.path))
+        ]
+        if not chosen:
+            raise RootNotFound(f"{printable(path)} is not a watched folder.", "copilot roots lists them")
+        forgotten = []
+        for root in chosen:
+            if self._watcher is not None:
+                self._watcher.remove(root.id)
+            forgotten.append((root, self._reconciler.remove_root(root.id)))
+            _log.info("event=forget path=%s namespace=%s", root.path, root.namespace)
+        return forgotten
+
+    # --------------------------------------------------------------------------------------- status
+
+    def roots(self) -> list[RootStatus]:
+        """Returns every root with its counts and how it is watched."""
+        with self._store.read() as view:
+            counts = view.counts()
+        return [
+            RootStatus(
+                watch.root,
+                *counts.get(watch.root.id, (0, 0)),
+                watch=self._watcher.health(watch.root.id) if self._watcher else "polling: not watched",
+                state=watch.state,
+            )
+            for watch in self._reconciler.watches()
+        ]
+
+    def status(self) -> Status:
+        """Returns the engine's state; costs a few milliseconds."""
+        roots = self.roots()
+        backlog = self._reconciler.backlog()
+        with self._store.read() as view:
+            skipped = view.skipped()
+            pending_windows, pending_documents = view.pending_counts()
+            generation = view.generation
+        problems = [
+            (os.path.join(watch.root.path, path), reason)
+            for watch in self._reconciler.watches()
+            for path, reason in watch.problems
+        ]
+        loaded = self._embedder.encoder is not None
+        busy = backlog or (pending_windows and loaded)
+        return Status(
+            state="starting" if not self._loader.finished else "indexing" if busy else "ready",
+            model_name=self._loader.model.name if self._loader.model else self.settings.embed_model,
+            model_loaded=loaded,
+            model_fingerprint=self._loader.model.fingerprint if self._loader.model else "",
+            model_error=self._loader.error,
+            roots=tuple(roots),
+            documents=sum(root.documents for root in roots),
+            chunks=sum(root.chunks for root in roots),
+            windows=len(self._store.vectors),
+            embedded_total=self._embedder.embedded_total,
+            pending=len(backlog) + pending_documents,
+            pending_windows=pending_windows,
+            generation=generation,
+            skipped=tuple(dict.fromkeys((*skipped, *problems))),
+            errors=tuple(self._errors),
+            index_dir=str(self.settings.index_dir),
+            provider=self.settings.llm_provider or "extractive",
+            llm_model=self.settings.llm_model,
+        )
+
+    def wait_until_swept(self, timeout_s: float) -> bool:
+        """Waits until every root was looked at once since the start, and what differed is indexed."""
+        until = time.monotonic() + timeout_s
+        return self._loop.swept.wait(timeout_s) and self._reconciler.wait_idle(
+            None, lambda: time.monotonic() < until
+        )
+
+    # ------------------------------------------------------------------------------------ internals
+
+    def _note_error(self, message: str) -> None:
+        _log.error("event=error message=%s", message)
+        if message not in self._errors:
+            self._errors.append(message)
+
+    @contextmanager
+    def _question(self) -> Iterator[None]:
+        self._embedder.question_begins()
+        try:
+            yield
+        finally:
+            self._embedder.question_ends()
+
+    def _wait_for_encoder(self, reporter: Reporter) -> tuple[Encoder | None, list[str]]:
+        """Waits for the model, so that nobody gets a false "I don't know" while it loads."""
+        if self._embedder.encoder is not None:
+            return self._embedder.encoder, []
+        until = time.monotonic() + self.settings.model_wait_s
+        while not self._loader.wait(_PROGRESS_EVERY_S):
+            if reporter.cancelled():
+                raise Cancelled("The question was cancelled.")
+            reporter.progress(Progress("model", "Loading the embedding model…"))
+            if time.monotonic() >= until:
+                raise ModelLoading(
+                    f"The embedding model was not ready after {self.settings.model_wait_s:g} s.",
+                    "ask again in a moment; copilot status shows the state, copilot search works by words meanwhile",
+                )
+        encoder = self._embedder.encoder
+        return encoder, ([] if encoder is not None else [self._words_only()])
+
+    def _words_only(self) -> str:
+        if self._loader.error:
+            return f"Searched by words only: {self._loader.error}"
+        return "Searched by words only: the embedding model is still loading."
+
+    def _require_roots(self, view: ReadView, scope: Scope) -> None:
+        roots = self._reconciler.watches()
+        if not roots:
+            raise UsageError("No folder is indexed yet.", "copilot index DIR")
+        known = {watch.root.namespace for watch in roots}
+        unknown = [name for name in scope.namespaces or () if name not in known]
+        if unknown:
+            raise UsageError(
+                f"There is no namespace {printable(unknown[0])!r}.",
+                f"known namespaces: {', '.join(sorted(known))}",
+            )
+
+    def _freshness(self, unseen: list[str]) -> Freshness:
+        """Says what the index lacks: files to read, documents that wait for vectors, roots not looked at."""
+        paths = [*unseen, *self._reconciler.backlog()]
+        with self._store.read() as view:
+            generation = view.generation
+            _, documents = view.pending_counts() if self._embedder.encoder is not None else (0, 0)
+            if documents:
+                waiting = [path for path in view.pending_paths(_PENDING_PATHS) if path not in paths]
+                return Freshness(
+                    generation, len(paths) + documents, tuple((*paths, *waiting)[:_PENDING_PATHS])
+                )
+        return Freshness(generation, len(paths), tuple(paths[:_PENDING_PATHS]))
+
+    def _checked_root(
+        self,
+        path: str,
+        namespace: str,
+        include: tuple[str, ...],
+        exclude: tuple[str, ...],
+        chunk_size: int | None,
+        chunk_overlap: int | None,
+    ) -> Root:
+        absolute = _absolute(path)
+        if os.path.isfile(absolute):
+            raise UsageError(
+                f"{printable(absolute)} is a file, not a folder.",
+                f"index its folder: copilot index {printable(os.path.dirname(absolute))}",
+            )
+        if not os.path.isdir(absolute):
+            raise RootNotFound(f"There is no folder {printable(absolute)}.", "check the spelling")
+        if not os.access(absolute, os.R_OK | os.X_OK):
+            raise UsageError(f"There is no permission to read {printable(absolute)}.", "chmod u+rx on it")
+        if not namespace or not all(c.isalnum() or c in "-_." for c in namespace):
+            raise UsageError(
+                f"{printable(namespace)!r} can't be a namespace.", "use letters, digits, dashes and dots"
+            )
+        size = chunk_size or self.settings.max_chunk_chars
+        overlap = self.settings.chunk_overlap_chars if chunk_overlap is None else chunk_overlap
+        if size < 100 or overlap < 0 or overlap * 2 > size:
+            raise UsageError(
+                f"A chunk of {size} characters can't overlap by {overlap}.",
+                "at least 100 characters a chunk, and at most half of them repeated",
+            )
+        real = os.path.realpath(absolute)
+        for watch in self._reconciler.watches():
+            other = os.path.realpath(watch.root.path)
+            if watch.root.namespace != namespace or other == real:
+                continue
+            if real.startswith(other.rstrip("/") + "/") or other.startswith(real.rstrip("/") + "/"):
+                inner, outer = (
+                    (absolute, watch.root.path) if len(real) > len(other) else (watch.root.path, absolute)
+                )
+                raise RootOverlap(
+                    f"{printable(inner)} lies inside {printable(outer)}: its documents would be indexed twice.",
+                    f"copilot forget {printable(watch.root.path)} first, or use another --namespace",
+                )
+        same = next(
+            (
+                watch.root.path
+                for watch in self._reconciler.watches()
+                if watch.root.namespace == namespace and os.path.realpath(watch.root.path) == real
+            ),
+            absolute,
+        )
+        return Root(0, same, namespace, include, exclude, chunk_size, chunk_overlap)
+
+    def _run_and_report(self, watches: list[RootWatch], began: float, reporter: Reporter) -> IndexReport:
+        one = watches[0].root.id if len(watches) == 1 else None
+        tally = self._reconciler.open_tally(one)
+        embedded_before = self._embedder.embedded_total
+        try:
+            reporter.progress(Progress("scan", "Looking for documents…"))
+            for watch in watches:
+                self._reconciler.look(watch.root.id, began, full=True)
+            self._follow(one, tally, reporter)
+        finally:
+            self._reconciler.close_tally(tally)
+        return self._report(watches, tally, began, self._embedder.embedded_total - embedded_before)
+
+    def _follow(self, root_id: int | None, tally: Tally, reporter: Reporter) -> None:
+        """Shows progress until every file is read and every window of them has a vector."""
+        total = len(self._reconciler.backlog(root_id))
+        started = time.monotonic()
+        last = 0.0
+
+        def show() -> bool:
+            nonlocal last, total
+            if reporter.cancelled():
+                raise Cancelled("Indexing goes on in the background.", "copilot status shows how far it is")
+            now = time.monotonic()
+            if now - last >= _PROGRESS_EVERY_S:
+                last = now
+                waiting = len(self._reconciler.backlog(root_id))
+                total = max(total, waiting)
+                reporter.progress(self._progress(total - waiting, total, tally, now - started))
+            return not self._closed
+
+        self._reconciler.wait_idle(root_id, show)
+        while show() and (missing := self._store.pending_texts(list(tally.keys))):
+            if self._loader.finished and self._embedder.encoder is None:
+                return
+            self._embedder.wake()
+            time.sleep(min(_PROGRESS_EVERY_S, 0.02 * len(missing)))
+
+    def _progress(self, files: int, total: int, tally: Tally, elapsed: float) -> Progress:
+        keys = len(tally.keys)
+        missing = len(self._store.pending_texts(list(tally.keys))) if keys else 0
+        embedded = keys - missing
+        waiting = self._embedder.encoder is None and not self._loader.finished
+        message = "Loading the embedding model…" if waiting and files >= total else ""
+        rate = embedded / elapsed if elapsed > 0 else 0.0
+        eta = missing / rate if rate and files >= total else None
+        return Progress("embed" if files >= total else "parse", message, files, total, embedded, keys, eta)
+
+    def _report(self, watches: list[RootWatch], tally: Tally, began: float, embedded: int) -> IndexReport:
+        ids = {watch.root.id for watch in watches}
+        counts = [status for status in self.roots() if status.root.id in ids]
+        documents = sum(status.documents for status in counts)
+        outcomes = tally.outcomes
+        changed = outcomes[Outcome.NEW] + outcomes[Outcome.UPDATED] + outcomes[Outcome.MOVED]
+        prefixes = tuple(watch.root.path.rstrip("/") + "/" for watch in watches)
+        skipped = tuple(item for item in self.status().skipped if item[0].startswith(prefixes))
+        return IndexReport(
+            files=documents,
+            new=outcomes[Outcome.NEW],
+            updated=outcomes[Outcome.UPDATED],
+            moved=outcomes[Outcome.MOVED],
+            removed=outcomes[Outcome.REMOVED],
+            unchanged=max(0, documents - changed),
+            chunks=sum(status.chunks for status in counts),
+            windows_embedded=embedded,
+            skipped=skipped,
+            seconds=time.monotonic() - began,
+            suffixes=supported_suffixes(),
+            notices=(self._words_only(),) if self._embedder.encoder is None else (),
+        )
+
+
+class _Clock:
+    """Times the stages of a question, in milliseconds."""
+
+    def __init__(self) -> None:
+        self._started = self._last = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.laps[stage] = round((now - self._last) * 1000, 3)
+        self._last = now
+
+    def total(self) -> float:
+        return round((time.perf_counter() - self._started) * 1000, 3)
+
+
+def _locate(locate: Callable[[str], LocatedModel], name: str) -> tuple[LocatedModel | None, str]:
+    try:
+        return locate(name), ""
+    except ModelError as error:
+        return None, f"{error.message} ({error.hint})"
+
+
+def _checked_question(text: str) -> str:
+    query = " ".join(printable(text).split())
+    if not query:
+        raise UsageError("The question is empty.", 'copilot ask "how do I …?"')
+    if len(query) > _MAX_QUESTION_CHARS:
+        raise UsageError(
+            f"The question has {len(query)} characters; {_MAX_QUESTION_CHARS} are the limit.",
+            "ask about the part that matters, for instance the error message alone",
+        )
+    return query
+
+
+def _absolute(path: str) -> str:
+    if not path.strip():
+        raise UsageError("No folder was named.", "copilot index DIR")
+    if "\0" in path:
+        raise UsageError("A path can't hold a NUL character.")
+    expanded = os.path.expanduser(path)
+    if not os.path.isabs(expanded):
+        raise UsageError(f"{printable(path)} is not an absolute path.", "the client sends absolute paths")
+    return os.path.normpath(expanded)
+
+
+def _same_root(one: Root, other: Root) -> bool:
+    return one.path == other.path and one.namespace == other.namespace

@@ -1,0 +1,132 @@
+"""From a verdict to an answer: refuse, quote, or let the LLM speak, with every claim cited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from copilotd.query.cite import answer_from_passages, make_citations
+from copilotd.query.extract import compose, extract
+from copilotd.query.gate import handle_below_threshold
+from copilotd.text import printable
+from copilotd.types import (
+    Answer,
+    Citation,
+    ConfidenceLevel,
+    Freshness,
+    Provider,
+    Retrieval,
+    Verdict,
+)
+
+MakeProvider = Callable[[], Provider | None]
+
+# Sections named beside a refusal as the nearest ones.
+_CLOSEST = 3
+_MAX_PASSAGES = 3
+
+
+def answer_question(
+    retrieval: Retrieval,
+    verdict: Verdict,
+    *,
+    make_provider: MakeProvider,
+    max_tokens: int,
+    on_delta: Callable[[str], None] | None,
+    cancelled: Callable[[], bool],
+) -> Answer:
+    """Composes the answer to a question from what was retrieved for it.
+
+    Args:
+        retrieval: Hits and evidence.
+        verdict: The gate's word on them; a refusal costs no LLM call.
+        make_provider: Gives the LLM, or None for an extractive answer; called only when it is needed.
+        max_tokens: Limit of the LLM's answer.
+        on_delta: Sees the answer as it comes.
+        cancelled: Whether the client is gone.
+
+    Raises:
+        SettingsError: The provider's key or model is missing.
+        ProviderError: The provider did not answer.
+    """
+    refusal = handle_below_threshold(retrieval.query, verdict.confidence if verdict.known else -1.0, 0.0)
+    if refusal is not None:
+        return _answer(retrieval, verdict, refusal, (), closest=_closest(retrieval))
+    provider = make_provider()
+    if provider is None:
+        return _quote(retrieval, verdict, on_delta)
+    grounded = answer_from_passages(
+        retrieval.query, retrieval.hits, provider, on_delta, cancelled, max_tokens=max_tokens
+    )
+    if grounded.unknown:
+        verdict = replace(
+            verdict, known=False, level=ConfidenceLevel.INSUFFICIENT, reason="the model found no answer"
+        )
+    return replace(
+        _answer(
+            retrieval,
+            verdict,
+            grounded.text,
+            grounded.citations,
+            closest=_closest(retrieval) if grounded.unknown else (),
+        ),
+        provider=provider.name,
+        model=provider.model,
+        needs_more=verdict.level is not ConfidenceLevel.HIGH or grounded.incomplete,
+        dropped_marks=grounded.dropped,
+        notices=grounded.notices,
+    )
+
+
+def metric_line(answer: Answer) -> str:
+    """Returns the seed's line about an answer, for the log and ``--stats``."""
+    labels = ", ".join(dict.fromkeys(f"[{citation.label}]" for citation in answer.citations))
+    return (
+        f"Answer generated | top_score={answer.top_score:.2f} | citations={len(answer.citations)}"
+        f" | sources: {labels}"
+    )
+
+
+def _quote(retrieval: Retrieval, verdict: Verdict, on_delta: Callable[[str], None] | None) -> Answer:
+    passages = extract(retrieval, max_passages=_MAX_PASSAGES)
+    if not passages:
+        reason = f"no passage can be quoted; {verdict.reason}"
+        verdict = replace(verdict, known=False, level=ConfidenceLevel.INSUFFICIENT, reason=reason)
+        refusal = handle_below_threshold(retrieval.query, -1.0, 0.0) or ""
+        return _answer(retrieval, verdict, refusal, (), closest=_closest(retrieval))
+    text, citations = compose(passages)
+    text = printable(text)
+    if on_delta is not None:
+        on_delta(text)
+    return _answer(retrieval, verdict, text, citations)
+
+
+def _answer(
+    retrieval: Retrieval,
+    verdict: Verdict,
+    text: str,
+    citations: Sequence[Citation],
+    *,
+    closest: Sequence[Citation] = (),
+) -> Answer:
+    return Answer(
+        query=retrieval.query,
+        text=text,
+        citations=tuple(citations),
+        verdict=verdict,
+        top_score=retrieval.top_score,
+        needs_more=verdict.level is not ConfidenceLevel.HIGH,
+        missing_topics=(),
+        provider="extractive",
+        model="",
+        freshness=Freshness(0),
+        timings_ms={},
+        closest=tuple(closest),
+    )
+
+
+def _closest(retrieval: Retrieval) -> tuple[Citation, ...]:
+    found: dict[str, Citation] = {}
+    for citation in make_citations(retrieval.hits).values():
+        found.setdefault(f"{citation.source_file}\0{citation.section_heading}", citation)
+    return tuple(found.values())[:_CLOSEST]

@@ -1,0 +1,194 @@
+"""The loops that run between questions: looking at roots, loading the model, planning windows anew."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from copilotd.embed.encoder import load_encoder
+from copilotd.embed.models import LocatedModel
+from copilotd.errors import CopilotError, ShuttingDown
+from copilotd.index.store import Store
+from copilotd.types import Encoder
+from copilotd.update.embedder import Embedder
+from copilotd.update.read import FileReader
+from copilotd.update.reconcile import Reconciler
+from copilotd.update.writer import Writer
+
+_log = logging.getLogger(__name__)
+
+# Between two looks that found nothing the pause doubles up to RECONCILE_S.
+_FIRST_PAUSE_S = 2.0
+# Every so many periodic looks one trusts nothing that was remembered.
+_FULL_EVERY = 20
+_TRIM_EVERY_S = 600.0
+
+LoadEncoder = Callable[[LocatedModel], Encoder]
+
+
+class ModelLoader:
+    """Loads the model on a thread of its own.
+
+    Attributes:
+        error: Why it could not be loaded; empty while all is well.
+    """
+
+    def __init__(self, model: LocatedModel | None, error: str, load: LoadEncoder = load_encoder) -> None:
+        self.error = error
+        self.model = model
+        self._load = load
+        self._done = threading.Event()
+        if model is None:
+            self._done.set()
+
+    def start(self, on_loaded: Callable[[Encoder], None], on_error: Callable[[str], None]) -> None:
+        """Starts loading; one of the callbacks is called from the loading thread."""
+        if self.model is None:
+            on_error(self.error)
+            return
+        threading.Thread(
+            target=self._run, args=(self.model, on_loaded, on_error), name="model-loader", daemon=True
+        ).start()
+
+    @property
+    def finished(self) -> bool:
+        """Whether loading has ended, well or not."""
+        return self._done.is_set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits for the end of loading, well or not."""
+        return self._done.wait(timeout_s)
+
+    def _run(
+        self, model: LocatedModel, on_loaded: Callable[[Encoder], None], on_error: Callable[[str], None]
+    ) -> None:
+        try:
+            on_loaded(self._load(model))
+        except CopilotError as error:
+            self.error = error.message
+            on_error(error.message)
+        except Exception as error:
+            _log.exception("model could not be loaded")
+            self.error = f"The embedding model could not be loaded: {error}"
+            on_error(self.error)
+        finally:
+            self._done.set()
+
+
+class ReconcileLoop:
+    """Looks at roots when woken and from time to time, and keeps house in between."""
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        reader: FileReader,
+        reconciler: Reconciler,
+        embedder: Embedder,
+        *,
+        reconcile_s: float,
+        vector_cache_bytes: int,
+        on_error: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._reader = reader
+        self._reconciler = reconciler
+        self._embedder = embedder
+        self._reconcile_s = reconcile_s
+        self._vector_cache_bytes = vector_cache_bytes
+        self._on_error = on_error
+        self._condition = threading.Condition()
+        self._woken: set[int] = set()
+        self._stop = threading.Event()
+        self.swept = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
+
+    def start(self) -> None:
+        """Starts with a look at every root."""
+        self._thread.start()
+
+    def wake(self, root_id: int) -> None:
+        """Asks for a look at a root soon."""
+        with self._condition:
+            self._woken.add(root_id)
+            self._condition.notify_all()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Stops after the look at hand; returns whether the thread ended in time."""
+        with self._condition:
+            self._stop.set()
+            self._condition.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        pause, periodic, trimmed = _FIRST_PAUSE_S, 0, time.monotonic()
+        self._look_at([watch.root.id for watch in self._reconciler.watches()], full=True)
+        self.swept.set()
+        while not self._stop.is_set():
+            try:
+                self._replan_some()
+                woken = self._wait(pause)
+                if self._stop.is_set():
+                    return
+                everything = [watch.root.id for watch in self._reconciler.watches()]
+                due = woken or set(everything)
+                if not woken:
+                    periodic += 1
+                found = self._look_at(
+                    sorted(due & set(everything)), full=not woken and periodic % _FULL_EVERY == 0
+                )
+                pause = _FIRST_PAUSE_S if found else min(pause * 2, self._reconcile_s)
+                if time.monotonic() - trimmed > _TRIM_EVERY_S and not self._reconciler.backlog():
+                    trimmed = time.monotonic()
+                    self._writer.run(lambda: self._store.trim_vectors(self._vector_cache_bytes), urgent=False)
+            except ShuttingDown:
+                return
+            except Exception as error:
+                _log.exception("reconcile failed")
+                self._on_error(f"looking at the folders failed: {error}")
+                pause = self._reconcile_s
+
+    def _wait(self, pause: float) -> set[int]:
+        until = time.monotonic() + pause
+        with self._condition:
+            while not self._woken and not self._stop.is_set() and (left := until - time.monotonic()) > 0:
+                if due := self._reconciler.due_roots():
+                    self._woken.update(due)
+                    break
+                self._condition.wait(min(left, 0.25))
+            woken, self._woken = self._woken, set()
+            return woken
+
+    def _look_at(self, root_ids: list[int], *, full: bool) -> bool:
+        for root_id in root_ids:
+            if self._stop.is_set():
+                return False
+            self._reconciler.look(root_id, time.monotonic(), full=full)
+        damaged = self._store.take_damaged()
+        if damaged:
+            self._on_error(f"{len(damaged)} stored documents were damaged; they are read again.")
+            self._reconciler.reread(damaged)
+            for root_id in root_ids:
+                self._reconciler.look(root_id, time.monotonic())
+        return bool(self._reconciler.backlog())
+
+    def _replan_some(self) -> None:
+        """Plans the windows of documents that were indexed for another model, a few at a time."""
+        planner = self._reader.planner
+        if planner is None:
+            return
+        for file_id in self._store.unplanned_files(planner.fingerprint):
+            if self._stop.is_set():
+                return
+            self._writer.run(
+                lambda file_id=file_id: self._store.replan_document(  # type: ignore[misc]
+                    file_id, planner.fingerprint, self._reader.plan_windows
+                ),
+                urgent=False,
+            )
+            self._embedder.wake()
