@@ -31,13 +31,6 @@ _STATUS_BY_TYPE = {
 _REASONS = {"max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refusal"}
 
 
-def _sdk() -> ModuleType:
-    import anthropic
-
-    quiet("anthropic", "httpx", "httpx2", "httpcore", "httpcore2")
-    return anthropic
-
-
 class AnthropicProvider(StreamingProvider):
     """Speaks to Anthropic. The address is always given, so the SDK takes none from the environment."""
 
@@ -46,8 +39,14 @@ class AnthropicProvider(StreamingProvider):
             Service("anthropic", "Anthropic", model, base_url, "ANTHROPIC_API_KEY", "", key, key_file), limits
         )
 
+    def _sdk(self) -> ModuleType:
+        import anthropic
+
+        quiet("anthropic", "httpx", "httpx2", "httpcore", "httpcore2")
+        return anthropic
+
     async def _attempt(self, request: CompletionRequest) -> AsyncGenerator[TextDelta | Finished, None]:
-        sdk = _sdk()
+        sdk = self._sdk()
         options: dict[str, Any] = {}
         if "open_telemetry" in signature(sdk.AsyncAnthropic).parameters:
             # The environment could otherwise have the SDK copy prompts into traces.
@@ -71,7 +70,7 @@ class AnthropicProvider(StreamingProvider):
                     yield event
 
     def _failure(self, error: Exception, *, received: bool) -> Failure:
-        sdk = _sdk()
+        sdk = self._sdk()
         if isinstance(error, sdk.APIStatusError):
             body = error.body if isinstance(error.body, dict) else {}
             inner = body.get("error")

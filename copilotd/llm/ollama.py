@@ -18,13 +18,6 @@ _CONTEXT_STEPS = (4096, 8192, 16384, 32768, 65536, 131072)
 _CHARS_PER_TOKEN = 2.5  # low on purpose: code and other scripts than Latin take more tokens
 
 
-def _sdk() -> ModuleType:
-    import ollama
-
-    quiet("ollama", "httpx", "httpcore")
-    return ollama
-
-
 class OllamaProvider(StreamingProvider):
     """Speaks to Ollama. The address is always given, so the library takes none from the environment."""
 
@@ -32,8 +25,14 @@ class OllamaProvider(StreamingProvider):
         service = Service("ollama", "Ollama", model, base_url, "OLLAMA_API_KEY", "OLLAMA_BASE_URL", "", "")
         super().__init__(service, limits)
 
+    def _sdk(self) -> ModuleType:
+        import ollama
+
+        quiet("ollama", "httpx", "httpcore")
+        return ollama
+
     async def _attempt(self, request: CompletionRequest) -> AsyncGenerator[TextDelta | Finished, None]:
-        sdk = _sdk()
+        sdk = self._sdk()
         limits = self._limits
         client = sdk.AsyncClient(
             host=self._service.address,
@@ -55,7 +54,7 @@ class OllamaProvider(StreamingProvider):
                 yield event
 
     def _failure(self, error: Exception, *, received: bool) -> Failure:
-        sdk = _sdk()
+        sdk = self._sdk()
         if isinstance(error, sdk.ResponseError):
             said = str(error.error)
             code = error.status_code

@@ -30,13 +30,6 @@ _STATUS_BY_KIND = {
 _REASONS = {"length": "length", "content_filter": "refusal"}
 
 
-def _sdk() -> ModuleType:
-    import openai
-
-    quiet("openai", "httpx", "httpx2", "httpcore", "httpcore2")
-    return openai
-
-
 class OpenAIProvider(StreamingProvider):
     """Speaks Chat Completions. Address, organisation and project of the environment are not used."""
 
@@ -50,8 +43,14 @@ class OpenAIProvider(StreamingProvider):
         # OpenAI's newer models refuse `max_tokens`; many other servers know nothing else.
         self._limit_name = "max_completion_tokens" if official else "max_tokens"
 
+    def _sdk(self) -> ModuleType:
+        import openai
+
+        quiet("openai", "httpx", "httpx2", "httpcore", "httpcore2")
+        return openai
+
     async def _attempt(self, request: CompletionRequest) -> AsyncGenerator[TextDelta | Finished, None]:
-        sdk = _sdk()
+        sdk = self._sdk()
         http = sdk.DefaultAsyncHttpxClient(trust_env=self._trust_env, follow_redirects=False)
         async with sdk.AsyncOpenAI(
             api_key=self._service.secret or _NO_KEY,
@@ -77,7 +76,7 @@ class OpenAIProvider(StreamingProvider):
                     yield event
 
     def _failure(self, error: Exception, *, received: bool) -> Failure:
-        sdk = _sdk()
+        sdk = self._sdk()
         if isinstance(error, sdk.APIConnectionError):
             return self._service.transport(error, self._limits.connect_s, received=received)
         if isinstance(error, sdk.APIError):

@@ -20,6 +20,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
 
 from copilotd.errors import Cancelled, CopilotError
 from copilotd.llm.failures import Failure, Service
@@ -76,6 +77,10 @@ class StreamingProvider(ABC):
         self._trust_env = service.address.startswith("https://")
 
     @abstractmethod
+    def _sdk(self) -> ModuleType:
+        """Imports the SDK, which costs up to seconds, and quietens its loggers."""
+
+    @abstractmethod
     def _attempt(self, request: CompletionRequest) -> AsyncGenerator[_Event, None]:
         """Sends the request once and yields what comes; closes everything it opened.
 
@@ -93,6 +98,7 @@ class StreamingProvider(ABC):
             ProviderError: The provider did not give a usable answer.
             Cancelled: ``cancelled()`` turned true; the connection is closed.
         """
+        self._sdk()  # before the clock starts: on a busy machine the import alone could use up the limit
         began = time.monotonic()
         attempt = 1
         while True:

@@ -1,0 +1,88 @@
+"""Failures as sentences: what servers say is shortened and cleaned, what they ask for is heard."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from copilotd.errors import ProviderContextTooLong, ProviderOverloaded, ProviderUnreachable
+from copilotd.llm.failures import Service, retry_after
+
+SERVICE = Service(
+    "openai", "OpenAI", "gpt-test", "https://api.openai.com/v1", "OPENAI_API_KEY", "", "sk-key", "F"
+)
+LOCAL = Service("ollama", "Ollama", "llama", "http://box:11434", "OLLAMA_API_KEY", "OLLAMA_BASE_URL", "", "")
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after_in_seconds(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers) == seconds
+
+
+def test_retry_after_as_a_date() -> None:
+    later = datetime.now(UTC) + timedelta(seconds=30)
+    wait = retry_after({"retry-after": format_datetime(later, usegmt=True)})
+    assert wait is not None
+    assert 25 < wait <= 30
+
+
+def test_what_a_server_says_is_short_printable_and_without_the_key() -> None:
+    failure = SERVICE.status(400, "bad\x1b[2J key sk-key " + "word " * 100)
+    assert "sk-key" not in failure.error.message
+    assert "\x1b" not in failure.error.message
+    assert len(failure.error.message) < 300
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "prompt is too long: 212000 tokens > 200000 maximum",
+        "This model's maximum context length is 8192 tokens.",
+        "input length and `max_tokens` exceed context limit: 199000 + 4096 > 200000",
+        "the request exceeds the available context size (4096 tokens)",
+        "Input is too long for requested model.",
+    ],
+)
+def test_the_context_limit_is_recognised_in_the_services_own_words(said: str) -> None:
+    assert isinstance(SERVICE.status(400, said).error, ProviderContextTooLong)
+
+
+def test_a_used_up_quota_is_not_retried() -> None:
+    failure = SERVICE.status(429, "You exceeded your current quota", "insufficient_quota")
+    assert isinstance(failure.error, ProviderOverloaded)
+    assert not failure.retryable
+    assert "billing" in failure.error.hint
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (ConnectionRefusedError(), "not running"),
+        (socket.gaierror(), "does not resolve"),
+        (ssl.SSLError(), "TLS"),
+        (ConnectionResetError(), "closed the connection"),
+    ],
+)
+def test_why_nothing_was_reached_is_found_below_the_libraries_errors(cause: Exception, words: str) -> None:
+    outer = OSError("All connection attempts failed")
+    outer.__cause__ = ExceptionGroup("several addresses", [ValueError("other"), cause])
+    failure = LOCAL.unreachable(outer)
+    assert isinstance(failure.error, ProviderUnreachable)
+    assert words in failure.error.message
+    assert "http://box:11434" in failure.error.message
+    assert "ollama serve" in failure.error.hint
+    assert failure.retryable == (words == "closed the connection")
