@@ -55,6 +55,10 @@ class _Broken(Exception):
     """The child can't be used any more; the message is the skip reason of the file it had."""
 
 
+class _Ended(_Broken):
+    """The child ended by itself."""
+
+
 class _Child:
     """A child process and the pipes to it."""
 
@@ -121,7 +125,7 @@ class _Child:
                     if key.fileobj is self._output:
                         piece = os.read(self._output.fileno(), _PIECE)
                         if not piece:
-                            raise _Broken(self._end_reason())
+                            raise _Ended(self._end_reason())
                         received += piece
                     else:
                         try:
@@ -194,19 +198,26 @@ def parse_isolated(
     """
     head = {"parser": parser_name, "doc_title": doc_title, "size": len(source), "seconds": seconds}
     request = dump(head) + b"\n" + source
-    child = _take(memory_bytes)
-    try:
-        reply = _reply(child.ask(request, seconds), memory_bytes)
-    except _Broken as error:
-        child.kill()
-        raise ParseError(str(error)) from None
-    except BaseException:
-        child.kill()
-        raise
-    _give_back(child)
-    if isinstance(reply, str):
-        raise ParseError(reply)
-    return reply
+    while True:
+        child = _take(memory_bytes)
+        try:
+            reply = _reply(child.ask(request, seconds), memory_bytes)
+        except _Ended as error:
+            child.kill()
+            # One that read other files before may have been dying already: a new one decides.
+            if child.files:
+                continue
+            raise ParseError(str(error)) from None
+        except _Broken as error:
+            child.kill()
+            raise ParseError(str(error)) from None
+        except BaseException:
+            child.kill()
+            raise
+        _give_back(child)
+        if isinstance(reply, str):
+            raise ParseError(reply)
+        return reply
 
 
 def close() -> None:

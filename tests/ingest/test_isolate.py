@@ -20,12 +20,13 @@ TESTS = Path(__file__).parents[1]
 MEMORY = 300 << 20
 
 
-@pytest.fixture(autouse=True)
-def importable_child(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Lets the child import the awkward parsers, and leaves no child behind."""
+@pytest.fixture(autouse=True, scope="module")
+def importable_child() -> Iterator[None]:
+    """Lets the children import the awkward parsers, and leaves none behind."""
     isolate.close()
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(TESTS))
+        yield
     isolate.close()
 
 
@@ -72,6 +73,7 @@ def test_large_files_pass_both_ways() -> None:
 
 
 def test_one_child_reads_many_files() -> None:
+    isolate.close()
     first, second = facts(parse("Echo"))["pid"], facts(parse("Echo"))["pid"]
     assert first == second != str(os.getpid())
     assert reason("Refuse") == "encrypted: needs a password"
@@ -79,12 +81,14 @@ def test_one_child_reads_many_files() -> None:
 
 
 def test_a_child_is_replaced_after_enough_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    isolate.close()
     monkeypatch.setattr(isolate, "MAX_FILES", 2)
     pids = [facts(parse("Echo"))["pid"] for _ in range(4)]
     assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
 def test_the_child_gets_no_keys_no_folder_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    isolate.close()
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
     found = facts(parse("Echo"))
     assert "ANTHROPIC_API_KEY" not in found["environment"].split()
@@ -176,6 +180,13 @@ def test_a_child_that_died_while_idle_is_replaced() -> None:
     assert int(facts(parse("Echo"))["pid"]) != pid
 
 
+def test_a_child_that_dies_after_its_answer_costs_no_other_file() -> None:
+    content = b'{"reason":"fine"}'
+    for _ in range(3):
+        assert reason("Garbage", len(content).to_bytes(8, "big") + content) == "fine"
+        assert parse("Echo").text == "text"
+
+
 def busy_child(path: Path) -> int:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
@@ -208,10 +219,10 @@ def test_other_files_go_on_while_one_hangs(tmp_path: Path) -> None:
     marker = tmp_path / "pid"
     hung: list[str] = []
     thread = threading.Thread(
-        target=lambda: hung.append(reason("Sleep", str(marker).encode(), seconds=4)), daemon=True
+        target=lambda: hung.append(reason("Sleep", str(marker).encode(), seconds=3)), daemon=True
     )
     thread.start()
     busy_child(marker)
     assert parse("Echo").text == "text"
     thread.join(30)
-    assert hung == ["took longer than 4 s to read"]
+    assert hung == ["took longer than 3 s to read"]
