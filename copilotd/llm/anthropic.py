@@ -13,7 +13,7 @@ from copilotd.types import CompletionRequest, Finished, TextDelta
 
 BASE_URL = "https://api.anthropic.com"
 
-# https://docs.anthropic.com/en/api/errors; an error inside a 200 stream has only its type.
+# https://platform.claude.com/docs/en/api/errors; an error inside a 200 stream has only its type.
 _STATUS_BY_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -27,7 +27,7 @@ _STATUS_BY_TYPE = {
     "overloaded_error": 529,
 }
 
-# https://docs.anthropic.com/en/api/handling-stop-reasons
+# https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
 _REASONS = {"max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refusal"}
 
 

@@ -95,20 +95,10 @@ def get_completion(
 
 def _from_environment() -> tuple[Provider, int]:
     # Only callers without a provider need the settings and what they import.
-    from copilotd.settings import load_settings
+    from copilotd.settings import load_settings, provider_arguments
 
     settings = load_settings()
-    provider = make_provider(
-        settings.llm_provider,
-        model=settings.llm_model,
-        anthropic_api_key=settings.anthropic_api_key.reveal(),
-        openai_api_key=settings.openai_api_key.reveal(),
-        openai_base_url=settings.openai_base_url,
-        ollama_base_url=settings.ollama_base_url,
-        timeout_s=settings.provider_timeout_s,
-        key_file_hint=str(settings.copilot_env_file),
-        anthropic_base_url=settings.anthropic_base_url,
-    )
+    provider = make_provider(**provider_arguments(settings))
     if provider is None:
         raise SettingsError(
             f"no LLM provider: set LLM_PROVIDER to anthropic, openai or ollama in {settings.copilot_env_file}"

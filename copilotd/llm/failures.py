@@ -25,7 +25,7 @@ from copilotd.errors import (
 )
 from copilotd.text import one_line
 
-# A request is worth repeating after these: https://docs.anthropic.com/en/api/errors and
+# A request is worth repeating after these: https://platform.claude.com/docs/en/api/errors and
 # https://platform.openai.com/docs/guides/error-codes (529 is Anthropic's "overloaded").
 _RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 

@@ -244,6 +244,8 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES | st.text(max_size=5), max_size=25), st.data())
 @example(["```", "\n", "``", "`\n"], None)
+@example(["~~~", "x\n", "~~~", " > [^1]"], None)
+@example(["- [x] ", " ", "\\", "[Z]"], None)
 def test_how_the_text_is_cut_makes_no_difference(pieces: list[str], data: st.DataObject | None) -> None:
     text = "".join(pieces)
     cuts = [1] * len(text)
