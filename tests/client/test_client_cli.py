@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from support.client_home import Home, temporary_home
-from support.fake_daemon import FakeDaemon, Script, Speaker, failure, reply, until_gone
+from support.scripted_daemon import Script, ScriptedDaemon, Speaker, failure, reply, until_gone
 
 from copilot_client.cli import GROUPS, cli
 from copilotd import wire
@@ -72,8 +72,8 @@ def home() -> Iterator[Home]:
         yield home
 
 
-def scripted(home: Home, **scripts: Script) -> FakeDaemon:
-    return FakeDaemon(home.socket, scripts)
+def scripted(home: Home, **scripts: Script) -> ScriptedDaemon:
+    return ScriptedDaemon(home.socket, scripts)
 
 
 # ------------------------------------------------------------------------------------------- ask

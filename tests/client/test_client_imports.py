@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from support.client_home import Home, temporary_home
-from support.fake_daemon import FakeDaemon, reply
+from support.scripted_daemon import ScriptedDaemon, reply
 
 HEAVY = {
     "anthropic", "asyncio", "concurrent", "ctypes", "difflib", "email", "faiss", "http", "logging", "markdown_it",
@@ -59,7 +59,7 @@ def test_nothing_heavy_is_loaded(arguments: tuple[str, ...]) -> None:
         "status": reply({"state": "ready"}),
     }
     base = "import sys, click, platformdirs; platformdirs.user_data_path(); sys.stderr.write('\\n'.join(sys.modules))"
-    with temporary_home() as home, FakeDaemon(home.socket, scripts):
+    with temporary_home() as home, ScriptedDaemon(home.socket, scripts):
         loaded = modules(home, PROBE, *arguments)
         without = modules(home, base)
     assert not loaded & HEAVY

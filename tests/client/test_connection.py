@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.client_home import temporary_home
-from support.fake_daemon import FakeDaemon, RawListener, Speaker, failure, reply, until_gone
+from support.scripted_daemon import RawListener, ScriptedDaemon, Speaker, failure, reply, until_gone
 
 from copilot_client.connection import (
     BusyDaemon,
@@ -35,7 +35,7 @@ def path() -> Iterator[Path]:
 
 
 def test_hello_travels_with_the_first_reading_request(path: Path) -> None:
-    with FakeDaemon(path, {"search": reply({"hits": []})}) as daemon, Connection.open(path) as connection:
+    with ScriptedDaemon(path, {"search": reply({"hits": []})}) as daemon, Connection.open(path) as connection:
         result = connection.call("search", {"query": "x", "top_k": None})
         connection.call("search", {"query": "y"})
     assert result["hits"] == []
@@ -47,7 +47,7 @@ def test_hello_travels_with_the_first_reading_request(path: Path) -> None:
 
 def test_a_changing_request_waits_for_hello(path: Path) -> None:
     with (
-        FakeDaemon(path, {"forget": reply({"forgotten": []})}) as daemon,
+        ScriptedDaemon(path, {"forget": reply({"forgotten": []})}) as daemon,
         Connection.open(path) as connection,
     ):
         connection.call("forget", {"path": "/d"})
@@ -58,7 +58,7 @@ def test_a_changing_request_waits_for_hello(path: Path) -> None:
 def test_another_protocol_is_named_and_nothing_is_done(path: Path, theirs: object) -> None:
     hello = {"protocol": theirs, "version": "9.9"}
     with (
-        FakeDaemon(path, hello=hello) as daemon,
+        ScriptedDaemon(path, hello=hello) as daemon,
         Connection.open(path) as connection,
         pytest.raises(OtherVersion) as caught,
     ):
@@ -75,7 +75,7 @@ def test_another_protocol_is_named_and_nothing_is_done(path: Path, theirs: objec
 def test_a_refused_hello(path: Path, error: Any) -> None:
     expected = OtherVersion if isinstance(error, VersionMismatch) else SectionNotFound
     with (
-        FakeDaemon(path, {"hello": failure(error)}),
+        ScriptedDaemon(path, {"hello": failure(error)}),
         Connection.open(path) as connection,
         pytest.raises(expected, match=error.message),
     ):
@@ -136,7 +136,7 @@ def test_a_full_queue_is_busy(path: Path) -> None:
 
 def test_a_long_silence_after_hello_is_busy(path: Path) -> None:
     with (
-        FakeDaemon(path, {"search": until_gone}),
+        ScriptedDaemon(path, {"search": until_gone}),
         Connection.open(path) as connection,
         pytest.raises(BusyDaemon),
     ):
@@ -149,7 +149,11 @@ def test_a_daemon_that_dies_in_the_middle(path: Path) -> None:
         speaker.hang_up()
 
     seen: list[str] = []
-    with FakeDaemon(path, {"ask": die}), Connection.open(path) as connection, pytest.raises(ConnectionLost):
+    with (
+        ScriptedDaemon(path, {"ask": die}),
+        Connection.open(path) as connection,
+        pytest.raises(ConnectionLost),
+    ):
         connection.call("ask", {"query": "x"}, on_delta=seen.append)
     assert seen == ["half an ans"]
 
@@ -157,7 +161,7 @@ def test_a_daemon_that_dies_in_the_middle(path: Path) -> None:
 def test_errors_keep_their_class_and_hint(path: Path) -> None:
     scripts = {"ask": failure(ProviderAuth("Key rejected.", "Check ANTHROPIC_API_KEY"))}
     with (
-        FakeDaemon(path, scripts),
+        ScriptedDaemon(path, scripts),
         Connection.open(path) as connection,
         pytest.raises(ProviderAuth) as caught,
     ):
@@ -169,7 +173,7 @@ def test_an_error_without_an_id_ends_the_request(path: Path) -> None:
     def refuse(request: wire.Request, speaker: Speaker) -> None:
         speaker.raw(wire.encode_error(None, Busy("Too many connections.")))
 
-    with FakeDaemon(path, {"search": refuse}), Connection.open(path) as connection, pytest.raises(Busy):
+    with ScriptedDaemon(path, {"search": refuse}), Connection.open(path) as connection, pytest.raises(Busy):
         connection.call("search", {"query": "x"})
 
 
@@ -184,7 +188,7 @@ def test_progress_and_pieces_reach_their_listeners_and_strangers_do_not(path: Pa
 
     pieces: list[str] = []
     steps: list[Any] = []
-    with FakeDaemon(path, {"ask": script}), Connection.open(path) as connection:
+    with ScriptedDaemon(path, {"ask": script}), Connection.open(path) as connection:
         result = connection.call("ask", {"query": "x"}, on_delta=pieces.append, on_progress=steps.append)
     assert result["answer"] == "aü日"
     assert pieces == ["a", "ü", "日"]
@@ -196,7 +200,7 @@ def test_a_reply_cut_at_every_byte(path: Path) -> None:
         for byte in wire.encode_result(request.id, {"answer": "whole"}):
             speaker.raw(bytes([byte]))
 
-    with FakeDaemon(path, {"ask": script}), Connection.open(path) as connection:
+    with ScriptedDaemon(path, {"ask": script}), Connection.open(path) as connection:
         assert connection.call("ask", {"query": "x"})["answer"] == "whole"
 
 
@@ -211,7 +215,7 @@ def test_ctrl_c_cancels_and_closes(path: Path) -> None:
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt
 
-    with FakeDaemon(path, {"ask": script}) as daemon:
+    with ScriptedDaemon(path, {"ask": script}) as daemon:
         with Connection.open(path) as connection, pytest.raises(KeyboardInterrupt):
             connection.call("ask", {"query": "x"}, on_delta=interrupt)
         assert daemon.await_notification("cancel").params == {"id": 2}
@@ -219,7 +223,7 @@ def test_ctrl_c_cancels_and_closes(path: Path) -> None:
 
 
 def test_a_listener_of_another_user_gets_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with FakeDaemon(path) as daemon:
+    with ScriptedDaemon(path) as daemon:
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(str(path))
             owner = peer_uid(sock)

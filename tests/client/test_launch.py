@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.client_home import Home, temporary_home
-from support.fake_daemon import FakeDaemon, RawListener, failure
+from support.scripted_daemon import RawListener, ScriptedDaemon, failure
 
 from copilot_client.launch import lock_holder, terminate_holder
 from copilotd.errors import VersionMismatch
@@ -94,7 +94,7 @@ def test_a_daemon_that_only_holds_the_lock_is_terminated(home: Home) -> None:
 
 def test_a_daemon_of_another_protocol_is_stopped_by_its_lock(home: Home) -> None:
     hello = failure(VersionMismatch("The daemon speaks protocol 0."))
-    with process(HOLDER, str(home.lock)) as child, FakeDaemon(home.socket, {"hello": hello}) as daemon:
+    with process(HOLDER, str(home.lock)) as child, ScriptedDaemon(home.socket, {"hello": hello}) as daemon:
         # The socket belongs to this test, not to the child: it goes when the child goes.
         stopping = subprocess.Popen(home.command("stop"), env=home.env, stdout=subprocess.PIPE, text=True)
         assert child.wait(10) < 0

@@ -1,0 +1,68 @@
+"""A real daemon around a service that does what the test says: ``python fake_daemon.py MODE``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from copilotd import daemon
+from copilotd.cli import main
+from copilotd.daemon_info import DaemonInfo
+from copilotd.errors import IndexTooNew
+from copilotd.server import Handler, RequestContext
+from copilotd.settings import Settings
+from copilotd.wire import JSONObject
+
+MODE = os.environ.get("FAKE_MODE", "")
+
+
+class FakeService:
+    """Answers ``echo`` and ``wait``, and closes as MODE says."""
+
+    def __init__(self, info: DaemonInfo) -> None:
+        self._info = info
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        return {"echo": self.echo, "wait": self.wait, "status": self.status}
+
+    async def echo(self, params: JSONObject, context: RequestContext) -> JSONObject:
+        return params
+
+    async def wait(self, params: JSONObject, context: RequestContext) -> JSONObject:
+        def work() -> None:
+            if MODE == "deaf":
+                time.sleep(60)
+            context.cancelled.wait(60)
+
+        await asyncio.to_thread(work)
+        return {}
+
+    async def status(self, params: JSONObject, context: RequestContext) -> JSONObject:
+        return {**self._info.facts(), "state": "ready"}
+
+    def close(self) -> None:
+        if MODE == "stuck":
+            time.sleep(60)
+        if MODE == "close_fails":
+            raise OSError("disk full")
+        (self._info.index_dir / "closed").touch()
+
+
+def build(settings: Settings, info: DaemonInfo) -> FakeService:
+    if MODE in ("slow", "very_slow"):
+        info.announce("Loading the model…")
+        time.sleep(1.0 if MODE == "slow" else 60)
+    if MODE == "too_new":
+        raise IndexTooNew("The index was made by a newer version.", "Upgrade.")
+    if MODE == "broken":
+        raise RuntimeError("no luck")
+    return FakeService(info)
+
+
+# The seam that production leaves for the service: nothing else of the daemon is replaced.
+daemon.Daemon.__init__.__defaults__ = (build,)
+main(sys.argv[1:])
