@@ -458,6 +458,8 @@ def test_awkward_input_takes_no_awkward_time(source: str) -> None:
 CORPUS = sorted(
     path for suffix in ("md", "mdx") for path in (SHARED / "eval").glob(f"*/corpus/**/*.{suffix}")
 )
+# The largest set is many short passages of one kind: a fifth of them shows as much.
+CORPUS = [path for index, path in enumerate(CORPUS) if "mtrag-pool" not in path.parts or index % 5 == 0]
 # Differences that are meant: attribute lists are anchors here, and unknown tags are placeholders.
 MEANT = re.compile(r"\s*\{[^}]*\}$|</?\w[^>]*>")
 
