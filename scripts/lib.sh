@@ -47,7 +47,7 @@ trap 'exit 143' TERM
 
 # run_logged MESSAGE COMMAND…: runs it with its output in the set-up log, shows that it is alive, and the log's end on failure.
 run_logged() {
-  local message=$1 began=$SECONDS shown=0 rc=0 elapsed
+  local message=$1 began=$SECONDS next=10 rc=0 elapsed
   shift
   note "$message"
   printf '\n$ %s\n' "$*" >>"$setup_log"
@@ -56,9 +56,9 @@ run_logged() {
   while kill -0 "$child" 2>/dev/null; do
     sleep 0.2
     elapsed=$((SECONDS - began))
-    if [ $((elapsed - shown)) -ge 10 ]; then
-      shown=$elapsed
-      note "  … ${elapsed} s: $(tail -n 1 "$setup_log" | tr '\r\t' '  ' | cut -c 1-90)"
+    if [ "$elapsed" -ge "$next" ]; then
+      next=$((elapsed + (elapsed < 30 ? 10 : 30)))
+      note "  … ${elapsed} s: $(tail -n 1 "$setup_log" | tr '\r\t' '  ' | sed 's/^ *//' | cut -c 1-70)"
     fi
   done
   wait "$child" || rc=$?
@@ -72,6 +72,12 @@ run_logged() {
 setup_key() {
   { cat "$top/pyproject.toml" "$top/constraints.txt" && printf '%s\n' "$venv" && "$venv/bin/python" -V; } 2>/dev/null |
     cksum | cut -d ' ' -f 1
+}
+
+# Runs in the background, so that it may take the shell's place and a kill reaches pip itself.
+# Without compiling: half the time of an install goes into modules that are never imported.
+pip_install() {
+  exec "$venv/bin/python" -m pip install --no-compile --progress-bar off -c "$top/constraints.txt" "$@"
 }
 
 # ensure_venv product|dev: .venv holds the product, and for dev what the tests need; nothing is done when it already does.
@@ -100,14 +106,12 @@ ensure_venv() {
   rm -f "$venv/.installed-product" "$venv/.installed-dev"
   torch=$(sed -n 's/^torch==/torch==/p' "$top/constraints.txt")
   # First and by itself: asked for with its exact version, pip takes a CPU build where this machine offers one.
-  run_logged "installing PyTorch" "$venv/bin/pip" install --progress-bar off -c "$top/constraints.txt" "$torch"
+  run_logged "installing PyTorch" pip_install "$torch"
   if [ "$extra" = dev ]; then
-    run_logged "installing Docs Copilot, and what its tests need" \
-      "$venv/bin/pip" install --progress-bar off -c "$top/constraints.txt" -e "$top[dev]"
+    run_logged "installing Docs Copilot, and what its tests need" pip_install -e "$top[dev]"
     printf '%s\n' "$key" >"$venv/.installed-dev"
   else
-    run_logged "installing Docs Copilot" \
-      "$venv/bin/pip" install --progress-bar off -c "$top/constraints.txt" -e "$top"
+    run_logged "installing Docs Copilot" pip_install -e "$top"
   fi
   printf '%s\n' "$key" >"$venv/.installed-product"
   note "set up in $((SECONDS - began)) s"
