@@ -18,9 +18,10 @@ from typing import Any
 from copilotd.errors import ParseError
 from copilotd.ingest.chunk import DEFAULT_CHUNK_OVERLAP_CHARS, DEFAULT_MAX_CHUNK_CHARS, chunk_document
 from copilotd.ingest.isolate import parse_isolated
+from copilotd.ingest.pdf_headings import Bookmark
 from copilotd.ingest.pdf_layout import Glyph, PageText, glyph, read_page
 from copilotd.ingest.pdf_repair import rebuilt
-from copilotd.ingest.pdf_structure import Bookmark, build_document
+from copilotd.ingest.pdf_structure import build_document
 from copilotd.text import one_line, printable
 from copilotd.types import ChunkMetadata, Document
 

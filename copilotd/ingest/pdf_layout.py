@@ -8,7 +8,6 @@ tolerance is relative to the size of the glyphs it compares, so that it holds fo
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,21 +15,17 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-# Where Word, TeX and most exporters put their bullets: Symbol and Wingdings in the private use area.
-_BULLETS = frozenset("\uf0b7\uf0a7\uf0d8\uf076\uf0fc\uf0a8\uf06e\uf071")
-_UNKNOWN = "\ufffd"
-_RTL_CLASSES = frozenset({"R", "AL"})
-_LTR_CLASSES = frozenset({"L", "EN", "AN"})
+from copilotd.ingest.pdf_characters import UNKNOWN, clean, logical_order
+
 # Points; the grid in which doubles are looked for.
 _CELL = 8.0
-_MIRROR = str.maketrans("()[]{}<>«»", ")(][}{><»«")
 
 
 class Glyph(NamedTuple):
     """One character as it stands on the page. A page has thousands: a tuple is made twice as fast as a dataclass.
 
     Attributes:
-        text: Its text; empty where the font doesn't say which character it is.
+        text: What the font says it is.
         x0: Left edge.
         x1: Right edge.
         top: Upper edge.
@@ -132,7 +127,7 @@ def read_page(number: int, width: float, height: float, glyphs: Iterable[Glyph])
     """
     by_turn: dict[int, list[Glyph]] = {}
     for g in glyphs:
-        cleaned = _clean(g.text)
+        cleaned = clean(g.text)
         if cleaned and g.turn is not None:
             kept = g if g.turn == 0 and cleaned == g.text else _upright(g, cleaned, width, height)
             by_turn.setdefault(g.turn, []).append(kept)
@@ -154,35 +149,6 @@ def read_page(number: int, width: float, height: float, glyphs: Iterable[Glyph])
             if line is not None:
                 lines.append(line)
     return PageText(number, tuple(lines), unreadable, readable)
-
-
-def _clean(text: str) -> str:
-    """Returns the characters a reader sees, "" for nothing, _UNKNOWN for a glyph nobody can read."""
-    if text.isascii():
-        if text.startswith("(cid:"):
-            return _UNKNOWN
-        return text if text.isprintable() else " " if text.isspace() else ""
-    cleaned = []
-    for character in text:
-        code = ord(character)
-        category = unicodedata.category(character)
-        if character in _BULLETS:
-            cleaned.append("•")
-        elif category == "Co" or character == _UNKNOWN:
-            return _UNKNOWN
-        elif category in ("Cc", "Cs", "Cn"):
-            continue
-        elif category == "Cf":
-            # A soft hyphen that is printed stands at a line's end and is an ordinary hyphen there.
-            cleaned.append("-" if character == "\xad" else "")
-        elif category.startswith("Z"):
-            cleaned.append(" ")
-        elif 0xFB00 <= code <= 0xFDFF or 0xFE70 <= code <= 0xFEFC or 0x2E80 <= code <= 0x2FDF:
-            # Ligatures, Arabic presentation forms, CJK radicals; superscripts keep their meaning.
-            cleaned.append(unicodedata.normalize("NFKC", character))
-        else:
-            cleaned.append(character)
-    return "".join(cleaned)
 
 
 def _upright(g: Glyph, text: str, width: float, height: float) -> Glyph:
@@ -273,16 +239,16 @@ def _readable(rows: list[_Row]) -> tuple[list[_Row], int]:
     kept: list[_Row] = []
     unknown = 0
     for row in rows:
-        if not any(g.text == _UNKNOWN for segment in row for g in segment.glyphs):
+        if not any(g.text == UNKNOWN for segment in row for g in segment.glyphs):
             kept.append(row)
             continue
         glyphs = [g for segment in row for g in segment.glyphs]
         visible = [g for g in glyphs if not g.text.isspace()]
         first, second = visible[0], visible[1] if len(visible) > 1 else None
-        if first.text == _UNKNOWN and second is not None and second.text != _UNKNOWN:
+        if first.text == UNKNOWN and second is not None and second.text != UNKNOWN:
             alone = second.x0 - first.x1 > 0.15 * second.size
             glyphs = [g._replace(text="•") if g is first and alone else g for g in glyphs]
-        known = [g for g in glyphs if g.text != _UNKNOWN]
+        known = [g for g in glyphs if g.text != UNKNOWN]
         unknown += len(glyphs) - len(known)
         if segments := _segments(known):
             kept.append(segments)
@@ -438,33 +404,4 @@ def _segment_text(segment: _Segment) -> str:
         parts.append(g.text)
         pending_blank = False
         edge = g.x1
-    return _logical_order("".join(parts).strip())
-
-
-def _logical_order(text: str) -> str:
-    """Turns a line that is stored as it looks into the order it is read in (right-to-left scripts)."""
-    if text.isascii():
-        return text
-    kinds = [unicodedata.bidirectional(character) for character in text]
-    rtl = sum(1 for kind in kinds if kind in _RTL_CLASSES)
-    if not rtl:
-        return text
-    ltr = sum(1 for kind in kinds if kind == "L")
-    if rtl >= ltr:
-        return _reverse_runs(text[::-1].translate(_MIRROR), _LTR_CLASSES, _RTL_CLASSES)
-    return _reverse_runs(text, _RTL_CLASSES, frozenset({"L", "EN"}))
-
-
-def _reverse_runs(text: str, inner: frozenset[str], outer: frozenset[str]) -> str:
-    """Reverses each run of ``inner`` characters together with the neutral ones between them."""
-    characters = list(text)
-    start: int | None = None
-    last = -1
-    for index, character in enumerate([*characters, ""]):
-        kind = unicodedata.bidirectional(character) if character else next(iter(outer))
-        if kind in inner:
-            start, last = (index if start is None else start), index
-        elif kind in outer and start is not None:
-            characters[start : last + 1] = "".join(characters[start : last + 1])[::-1].translate(_MIRROR)
-            start = None
-    return "".join(characters)
+    return logical_order("".join(parts).strip())

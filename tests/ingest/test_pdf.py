@@ -143,9 +143,10 @@ def test_a_slanted_watermark_is_left_out() -> None:
 
 @needs_shared
 @pytest.mark.shared
+@pytest.mark.timeout(900)
 def test_pdf_16_memory_does_not_grow_with_the_pages() -> None:
     source = (SHARED / "cases" / "files" / "pdf16_many_pages.pdf").read_bytes()
-    document = parse_isolated("pdf", source, "many", seconds=150, memory_bytes=200 << 20)
+    document = parse_isolated("pdf", source, "many", seconds=300, memory_bytes=200 << 20)
     assert document.pages is not None
     assert sorted(set(document.pages)) == list(range(1, 401))
 
