@@ -3,7 +3,7 @@
 Real sockets on 127.0.0.1, so that the real SDKs run against them. The shapes are those of the public
 API references:
 
-- Anthropic Messages, streaming and errors: https://platform.claude.com/docs/en/build-with-claude/streaming and /api/errors
+- Anthropic Messages: https://platform.claude.com/docs/en/build-with-claude/streaming and …/docs/en/api/errors
 - OpenAI Chat Completions: https://platform.openai.com/docs/api-reference/chat-streaming
 - Ollama /api/chat: https://github.com/ollama/ollama/blob/main/docs/api.md
 """
