@@ -77,7 +77,8 @@ class Engine:
         settings: All settings.
         make_provider: Gives the LLM for a question, or None for extractive answers.
         load: Loads the embedding model.
-        poll: Whether folders are polled instead of watched.
+        locate: Finds the embedding model on disk.
+        background: Watch the folders and look at them between questions; off for one run as a library.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Engine:
         make_provider: MakeProvider = lambda: None,
         load: LoadEncoder = load_encoder,
         locate: Callable[[str], LocatedModel] = locate_model,
-        watch: bool = True,
+        background: bool = True,
     ) -> None:
         self.settings = settings
         self._make_provider = make_provider
@@ -131,7 +132,7 @@ class Engine:
             vector_cache_bytes=settings.vector_cache_mb * 1024 * 1024,
             on_error=self._note_error,
         )
-        self._watcher = Watcher(self._loop.wake) if watch else None
+        self._watcher = Watcher(self._loop.wake) if background else None
         self._planner = planner
         self._closed = False
         self._close_lock = threading.Lock()
@@ -144,8 +145,10 @@ class Engine:
         self._writer.run(lambda: self._store.load_vectors(planner))
         self._errors.extend(self._store.notes[len(self._errors) :])
         self._reconciler.start()
-        self._loop.start()
-        if self._watcher is not None:
+        if self._watcher is None:
+            self._loop.replan()
+        else:
+            self._loop.start()
             self._watcher.start()
             for watch in self._reconciler.watches():
                 self._watcher.add(watch.root, watch.scanner)
@@ -284,9 +287,6 @@ class Engine:
         began = time.monotonic()
         deadline = began + budget_s
 
-        def stale(name: str) -> None:
-            reporter.progress(Progress("sync", f"Stale index detected: {name} changed. Re-indexing."))
-
         unseen: list[str] = []
         looked = began
         for _ in range(_MAX_LOOKS):
@@ -294,7 +294,10 @@ class Engine:
                 watch.root.path
                 for watch in self._reconciler.watches()
                 if not self._reconciler.look(
-                    watch.root.id, looked, timeout_s=deadline - time.monotonic(), on_stale=stale
+                    watch.root.id,
+                    looked,
+                    timeout_s=deadline - time.monotonic(),
+                    on_stale=_tell_stale(reporter),
                 )
             ]
             if not self._reconciler.backlog() or unseen or time.monotonic() >= deadline:
@@ -554,7 +557,7 @@ class Engine:
         try:
             reporter.progress(Progress("scan", "Looking for documents…"))
             for watch in watches:
-                self._reconciler.look(watch.root.id, began, full=True)
+                self._reconciler.look(watch.root.id, began, full=True, on_stale=_tell_stale(reporter))
             self._follow(one, tally, reporter)
         finally:
             self._reconciler.close_tally(tally)
@@ -633,6 +636,12 @@ class _Clock:
 
     def total(self) -> float:
         return round((time.perf_counter() - self._started) * 1000, 3)
+
+
+def _tell_stale(reporter: Reporter) -> Callable[[str], None]:
+    return lambda name: reporter.progress(
+        Progress("sync", f"Stale index detected: {printable(name)} changed. Re-indexing.")
+    )
 
 
 def _locate(locate: Callable[[str], LocatedModel], name: str) -> tuple[LocatedModel | None, str]:

@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,18 @@ def load_encoder(model: LocatedModel) -> Encoder:
     encoder.encode(["warm up"])
     _log.info("model loaded name=%s dimension=%d", encoder.name, encoder.dimension)
     return encoder
+
+
+def as_encoder(model: Any) -> Encoder:
+    """Returns ``model`` as an Encoder: itself if it is one, a loaded ``SentenceTransformer`` wrapped."""
+    if hasattr(model, "fingerprint"):
+        return model  # type: ignore[no-any-return]
+    import torch
+
+    name = str((getattr(model, "model_card_data", None) and model.model_card_data.base_model) or "unnamed")
+    return SentenceEncoder(
+        LocatedModel(name, Path("/nonexistent"), "given", name), model, torch.inference_mode
+    )
 
 
 def _first_attribute(thing: Any, *names: str) -> Any:

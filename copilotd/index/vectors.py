@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import faiss
@@ -33,6 +33,25 @@ def build_index(window_ids: Int64Array, vectors: Float32Array) -> Any:
     if len(window_ids):
         index.add_with_ids(np.ascontiguousarray(vectors), np.ascontiguousarray(window_ids, dtype=np.int64))
     return index
+
+
+def best_windows(
+    scores: Float32Array, ids: Int64Array, chunk_of: Callable[[int], int], limit: int
+) -> list[DenseHit]:
+    """Returns the best ``limit`` chunks by their best window.
+
+    Args:
+        scores: ``(k,)`` cosines, best first.
+        ids: ``(k,)`` window ids; -1 where the index had no more.
+        chunk_of: Window id → chunk id.
+        limit: At most so many.
+    """
+    best: dict[int, float] = {}
+    for score, window_id in zip(scores.tolist(), ids.tolist(), strict=True):
+        if window_id != -1:
+            # Windows come best first: the first of a chunk is its best.
+            best.setdefault(chunk_of(window_id), score)
+    return [DenseHit(chunk_id, score) for chunk_id, score in list(best.items())[:limit]]
 
 
 class VectorIndex:
@@ -111,7 +130,10 @@ class VectorIndex:
                 if k == 0:
                     return [[] for _ in queries]
                 scores, ids = self._index.search(np.ascontiguousarray(queries), k, params=parameters)
-                results = [self._best_windows(s, i, limit) for s, i in zip(scores, ids, strict=True)]
+                results = [
+                    best_windows(s, i, self._chunk_of.__getitem__, limit)
+                    for s, i in zip(scores, ids, strict=True)
+                ]
                 if k >= available or all(len(result) >= limit for result in results):
                     return results
                 k = min(available, k * 4)
@@ -166,11 +188,3 @@ class VectorIndex:
             self._selectors[roots] = (faiss.IDSelectorBatch(ids), ids)
         selector, ids = self._selectors[roots]
         return faiss.SearchParameters(sel=selector), len(ids)  # type: ignore[call-arg]
-
-    def _best_windows(self, scores: Float32Array, ids: Int64Array, limit: int) -> list[DenseHit]:
-        best: dict[int, float] = {}
-        for score, window_id in zip(scores.tolist(), ids.tolist(), strict=True):
-            if window_id != -1:
-                # Windows come best first: the first of a chunk is its best.
-                best.setdefault(self._chunk_of[window_id], score)
-        return [DenseHit(chunk_id, score) for chunk_id, score in list(best.items())[:limit]]

@@ -131,7 +131,7 @@ class ReconcileLoop:
         self.swept.set()
         while not self._stop.is_set():
             try:
-                self._replan_some()
+                self.replan()
                 woken = self._wait(pause)
                 if self._stop.is_set():
                     return
@@ -177,8 +177,8 @@ class ReconcileLoop:
                 self._reconciler.look(root_id, time.monotonic())
         return bool(self._reconciler.backlog())
 
-    def _replan_some(self) -> None:
-        """Plans the windows of documents that were indexed for another model, a few at a time."""
+    def replan(self) -> None:
+        """Plans the windows of documents that were indexed for another model."""
         planner = self._reader.planner
         if planner is None:
             return
