@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import quote_from_bytes
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -17,7 +17,7 @@ from copilotd.errors import UsageError
 from copilotd.llm.factory import make_provider
 from copilotd.query.answer import MakeProvider, metric_line
 from copilotd.server import Handler, RequestContext
-from copilotd.settings import Settings
+from copilotd.settings import Settings, provider_arguments
 from copilotd.text import printable
 from copilotd.types import (
     DEFAULT_NAMESPACE,
@@ -29,6 +29,7 @@ from copilotd.types import (
     IndexReport,
     JSONObject,
     Progress,
+    Provider,
     Root,
     RootStatus,
     Scope,
@@ -248,18 +249,8 @@ def build(settings: Settings, info: DaemonInfo) -> Service:
 def provider_factory(settings: Settings) -> MakeProvider:
     """Returns what gives the LLM the settings name, or None for extractive answers."""
 
-    def make() -> Any:
-        return make_provider(
-            settings.llm_provider,
-            model=settings.llm_model,
-            anthropic_api_key=settings.anthropic_api_key.reveal(),
-            anthropic_base_url=settings.anthropic_base_url,
-            openai_api_key=settings.openai_api_key.reveal(),
-            openai_base_url=settings.openai_base_url,
-            ollama_base_url=settings.ollama_base_url,
-            timeout_s=settings.provider_timeout_s,
-            key_file_hint=str(settings.copilot_env_file),
-        )
+    def make() -> Provider | None:
+        return make_provider(**arguments) if (arguments := provider_arguments(settings)) else None
 
     return make
 

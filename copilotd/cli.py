@@ -49,8 +49,13 @@ def run(arguments: Sequence[str] | None = None, build: BuildService | None = Non
     Returns:
         The exit status.
     """
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = _parser().parse_args(arguments)
+        if words[:1] == ["model"]:
+            from copilotd import model_command
+
+            return model_command.run(words[1:])
+        options = _parser().parse_args(words)
     except SystemExit as ending:
         return int(ending.code or 0)
     try:

@@ -20,8 +20,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"settings", "logs", "notify", "lock", "units", "daemon_info"}),
     frozenset({"ingest", "embed", "index", "llm"}),
     frozenset({"update", "query"}),
-    frozenset({"engine", "seed"}),
-    frozenset({"api", "server", "listener", "outbox"}),
+    frozenset({"engine", "seed", "model_command"}),
+    frozenset({"api", "server", "session", "listener", "outbox"}),
     frozenset({"daemon"}),
     frozenset({"cli", "__main__"}),
 )

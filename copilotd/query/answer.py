@@ -8,7 +8,6 @@ from dataclasses import replace
 from copilotd.query.cite import answer_from_passages, make_citations
 from copilotd.query.extract import compose, extract
 from copilotd.query.gate import handle_below_threshold
-from copilotd.text import printable
 from copilotd.types import (
     Answer,
     Citation,
@@ -95,7 +94,6 @@ def _quote(retrieval: Retrieval, verdict: Verdict, on_delta: Callable[[str], Non
         refusal = handle_below_threshold(retrieval.query, -1.0, 0.0) or ""
         return _answer(retrieval, verdict, refusal, (), closest=_closest(retrieval))
     text, citations = compose(passages)
-    text = printable(text)
     if on_delta is not None:
         on_delta(text)
     return _answer(retrieval, verdict, text, citations)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from copilotd.query.citation_stream import render_label
 from copilotd.query.passages import Run, best_run
-from copilotd.text import one_line
+from copilotd.query.prompt import key_of
+from copilotd.text import one_line, printable
 from copilotd.types import Citation, Hit, Retrieval, StoredChunk
 
 _PREVIEW_CHARS = 160
@@ -55,32 +57,32 @@ def extract(retrieval: Retrieval, *, max_passages: int = 3) -> list[Passage]:
 
 
 def compose(passages: Sequence[Passage]) -> tuple[str, list[Citation]]:
-    """Returns the answer with a mark ``[A]``, ``[B]``… behind each passage, and what the marks stand for."""
+    """Returns the answer, safe to show, with a label behind each passage, and the citations of the labels."""
     parts = []
     citations = []
     for number, passage in enumerate(passages):
-        key = _key(number)
+        key = key_of(number)
         meta = passage.chunk.metadata
         # A mark behind a fence's closing line would reopen it.
         separator = "\n" if "\n" in passage.text else " "
-        parts.append(f"{passage.text}{separator}[{key}]")
-        citations.append(
-            Citation(
-                key=key,
-                chunk_id=passage.chunk.id,
-                doc_title=meta.doc_title,
-                section_heading=meta.section_heading,
-                heading_path=meta.heading_path,
-                source_file=meta.source_file,
-                relative_path=meta.relative_path,
-                namespace=passage.chunk.namespace,
-                line_start=passage.line_start,
-                line_end=passage.line_end,
-                page=meta.page,
-                score=passage.score,
-                preview=one_line(passage.text, _PREVIEW_CHARS),
-            )
+        citation = Citation(
+            key=key,
+            chunk_id=passage.chunk.id,
+            doc_title=meta.doc_title,
+            section_heading=meta.section_heading,
+            heading_path=meta.heading_path,
+            source_file=meta.source_file,
+            relative_path=meta.relative_path,
+            namespace=passage.chunk.namespace,
+            line_start=passage.line_start,
+            line_end=passage.line_end,
+            page=meta.page,
+            score=passage.score,
+            preview=one_line(passage.text, _PREVIEW_CHARS),
         )
+        # Rendered here and not by the mark scanner: a document's own "[A]" is text, no mark.
+        parts.append(f"{printable(passage.text)}{separator}{render_label(citation)}")
+        citations.append(citation)
     return "\n\n".join(parts), citations
 
 
@@ -100,13 +102,3 @@ def _overlap(one: Passage, other: Passage) -> bool:
         and one.line_start <= other.line_end
         and other.line_start <= one.line_end
     )
-
-
-def _key(number: int) -> str:
-    """Returns ``A`` for 0, ``Z`` for 25, ``AA`` for 26."""
-    key = ""
-    number += 1
-    while number:
-        number, letter = divmod(number - 1, 26)
-        key = chr(ord("A") + letter) + key
-    return key
