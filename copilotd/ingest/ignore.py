@@ -42,6 +42,8 @@ _EDITOR_FILE = re.compile(
 )
 
 _MAX_RULE_BYTES = 1_000_000
+# Matching takes time to the power of the wildcards, and ignore files come with strangers' repositories.
+_MAX_WILDCARDS = 4
 
 _POSIX_CLASSES = {
     "[:alnum:]": "0-9A-Za-z",
@@ -66,7 +68,8 @@ class Patterns:
     """The patterns of one ignore file; the last one that matches decides.
 
     Args:
-        lines: Lines in gitignore syntax. A line git would not understand matches nothing.
+        lines: Lines in gitignore syntax. One that git would not understand matches nothing, nor does
+            one with more wildcards than could be matched in time.
     """
 
     __slots__ = ("_reversed", "lines")
@@ -130,6 +133,8 @@ def _parse(line: str) -> _Pattern | None:
     parts = body.removeprefix("/").split("/")
     if all(part == "**" for part in parts[:-1]) and parts[-1] in ("*", "**") and body != "/*":
         return _Pattern(None, ignores, folders_only)
+    if parts.count("**") > _MAX_WILDCARDS or any(part.count("*") > _MAX_WILDCARDS for part in parts):
+        return None
     if parts[-1] == "**":
         body += "/*"  # what is inside, at any depth, but not the folder itself
     for name, characters in _POSIX_CLASSES.items():

@@ -181,25 +181,36 @@ class Scanner:
 
     def _rules_inside(self, path: str) -> Rules | None:
         """The rules inside a folder, which may be unknown yet; None where it is ignored."""
-        known = self._folders.get(path)
-        if known is not None:
-            return None if known.closed else known.rules
-        above = self._rules_above(path)
-        if above is None:
+        unknown: list[str] = []
+        while (known := self._folders.get(path)) is None:
+            unknown.append(path)
+            if not path:
+                break
+            path = path.rpartition("/")[0]
+        if known is not None and known.closed:
             return None
-        absolute = self._absolute(path)
-        if path and any(os.path.lexists(f"{absolute}/{name}") for name in MARKER_FILES):
-            return None
-        names = [name for name in _RULE_NAMES if os.path.lexists(f"{absolute}/{name}")]
-        return above.inside(path, read_folder_rules(absolute, names))
+        rules = self._rules_outside() if known is None else known.rules
+        for folder in reversed(unknown):
+            absolute = self._absolute(folder)
+            if folder and (
+                rules.ignores(folder, is_folder=True)
+                or any(os.path.lexists(f"{absolute}/{name}") for name in MARKER_FILES)
+            ):
+                return None
+            names = [name for name in _RULE_NAMES if os.path.lexists(f"{absolute}/{name}")]
+            rules = rules.inside(folder, read_folder_rules(absolute, names))
+        return rules
 
     def _rules_above(self, path: str) -> Rules | None:
         """The rules a folder is judged by; None where it, or a folder above it, is ignored."""
         if not path:
-            outer = self._outer
-            return (outer or self._read_outer_rules()).rules
+            return self._rules_outside()
         above = self._rules_inside(path.rpartition("/")[0])
         return None if above is None or above.ignores(path, is_folder=True) else above
+
+    def _rules_outside(self) -> Rules:
+        outer = self._outer
+        return (outer or self._read_outer_rules()).rules
 
     def _read_outer_rules(self) -> OuterRules:
         return read_outer_rules(os.path.realpath(self.root.path), self.root.exclude)

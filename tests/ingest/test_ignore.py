@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,14 @@ def test_gitignore_patterns(gitignore: str, path: str, expected: bool) -> None:
 )
 def test_what_nobody_wrote_is_left_out_without_any_ignore_file(path: str) -> None:
     assert ignored(rules(), path)
+
+
+def test_patterns_made_to_take_for_ever_are_left_out() -> None:
+    name = "a" * 250
+    found = rules("*a" * 40 + "b\n" + "**/a/" * 30 + "b\n!keep\n")
+    began = time.perf_counter()
+    assert not ignored(found, f"{name}/{name}/{name}.md")
+    assert time.perf_counter() - began < 1.0
 
 
 def test_copilotignore_decides_before_gitignore_and_hidden_names() -> None:

@@ -346,6 +346,17 @@ def test_names_that_look_alike_stay_apart(tmp_path: Path) -> None:
     assert found(scanner(tree(tmp_path, *names))) == sorted(names)
 
 
+def test_five_hundred_folders_in_one_another(tmp_path: Path) -> None:
+    depth = 500
+    document = "d/" * depth + "a.md"
+    for level in range(1, depth + 1):
+        os.mkdir(tmp_path / ("d/" * level))
+    write(tmp_path / document)
+    assert scanner(tmp_path).accepts(document)
+    assert found(scanner(tmp_path)) == [document]
+    assert sum(1 for _ in scanner(tmp_path).folders()) == depth + 1
+
+
 # ------------------------------------------------------------------------------ what changes
 
 

@@ -3,6 +3,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -10,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.shared import REPOSITORY
 
 from copilotd.ingest.events import Change, Event, TreeSource
 from copilotd.ingest.scan import Scanner
@@ -534,3 +538,52 @@ def test_close_is_quick_idempotent_and_leaves_nothing(tmp_path: Path) -> None:
     assert inotify_watches() == before
     assert threading.active_count() == threads
     Watcher(wakes).close()
+
+
+BECOMES_READABLE = """
+import os, pathlib, sys, threading
+from copilotd.ingest.scan import Scanner
+from copilotd.ingest.watch import Watcher
+from copilotd.types import Root
+
+os.setgroups([])
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+top = pathlib.Path(sys.argv[1])
+(top / "secret").mkdir()
+(top / "secret").chmod(0)
+scanner = Scanner(Root(1, str(top)), suffixes=[".md"], max_file_bytes=1000)
+woken = threading.Semaphore(0)
+watcher = Watcher(lambda root_id: woken.release())
+watcher.add(scanner.root, scanner)
+watcher.start()
+assert woken.acquire(timeout=5)
+assert watcher.health(1) == "events"
+assert scanner.scan().unreadable_dirs == ("secret",)
+(top / "secret").chmod(0o755)
+assert woken.acquire(timeout=5)
+(top / "secret" / "s.md").write_text("hi")
+assert woken.acquire(timeout=5)
+assert list(scanner.scan().files) == ["secret/s.md"]
+watcher.close()
+"""
+
+
+@LINUX_ONLY
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root, whom permissions don't hold")
+def test_an_unreadable_folder_that_becomes_readable_is_watched() -> None:
+    """WAT-12, as a user whom permissions hold."""
+    nobody = 65534
+    top = Path(tempfile.mkdtemp())  # pytest's own folders cannot be entered by others
+    try:
+        os.chown(top, nobody, nobody)
+        ran = subprocess.run(
+            [sys.executable, "-c", BECOMES_READABLE, str(top), str(nobody)],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        shutil.rmtree(top)
+    assert ran.returncode == 0, ran.stderr
