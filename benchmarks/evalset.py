@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import random
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 MAX_CHARS = 2500
@@ -69,6 +69,7 @@ class Outcome:
         known: Whether an answer was given.
         cited: The citations in order; empty where there is none.
         milliseconds: How long retrieval took.
+        evidence: What the confidence was computed from.
     """
 
     question: Question
@@ -77,6 +78,7 @@ class Outcome:
     known: bool
     cited: tuple[Span, ...]
     milliseconds: float
+    evidence: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def rank(self) -> int:

@@ -554,12 +554,14 @@ class Verdict:
         confidence: Calibrated probability, 0..1, that the top passages answer the question.
         level: The same in a word.
         reason: Why, in a few words, for ``--explain`` and the log.
+        evidence: What it was judged by; each name is explained in ``query/gate.py``.
     """
 
     known: bool
     confidence: float
     level: ConfidenceLevel
     reason: str
+    evidence: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

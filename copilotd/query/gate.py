@@ -94,9 +94,10 @@ def judge(retrieval: Retrieval, *, threshold: float, min_score: float = 0.0) -> 
             confidence,
             ConfidenceLevel.INSUFFICIENT,
             f"best cosine {retrieval.top_score:.2f} is below MIN_SCORE {min_score:.2f}; {reason}",
+            retrieval.evidence,
         )
     known = confidence >= threshold
-    return Verdict(known, confidence, _level(confidence, threshold), reason)
+    return Verdict(known, confidence, _level(confidence, threshold), reason, retrieval.evidence)
 
 
 def handle_below_threshold(query: str, top_score: float, threshold: float) -> str | None:

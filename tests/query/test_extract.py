@@ -121,7 +121,7 @@ def test_passages_do_not_overlap_and_marks_resolve() -> None:
     text, citations = compose(passages)
     assert [citation.key for citation in citations] == ["A", "B", "C"][: len(citations)]
     for citation, passage in zip(citations, passages, strict=True):
-        assert f"[{citation.key}]" in text
+        assert f"[{citation.label}]" in text
         assert (citation.line_start, citation.line_end) == (passage.line_start, passage.line_end)
         assert citation.label == f"guide > {passage.chunk.metadata.section_heading}"
     spans = sorted((passage.line_start, passage.line_end) for passage in passages)
