@@ -200,7 +200,7 @@ def index_report(report: JSONObject, directory: str) -> list[str]:
     skipped = list(report.get("skipped") or ())
     touched = ("files", "new", "updated", "moved", "removed", "unchanged")
     if any(report.get(name) for name in touched) or skipped:
-        return [index_summary(report), *_skipped(skipped)]
+        return [index_summary(report), *_skipped(skipped), *_document_warnings(report)]
     lines = [f"No .md or .pdf files found in {_line(directory)}."]
     suffixes = [_line(suffix) for suffix in report.get("suffixes") or ()]
     if suffixes:
@@ -210,6 +210,14 @@ def index_report(report: JSONObject, directory: str) -> list[str]:
 
 def _skipped(skipped: Iterable[JSONObject]) -> list[str]:
     return [f"Skipped {_line(item.get('path'))}: {_line(item.get('reason'))}" for item in skipped]
+
+
+def _document_warnings(result: JSONObject) -> list[str]:
+    """Returns a line for each document that is indexed, but not wholly readable."""
+    return [
+        f"Note {_line(item.get('path'))}: {_line(item.get('warning'))}"
+        for item in result.get("document_warnings") or ()
+    ]
 
 
 def roots(result: JSONObject, style: Style) -> list[str]:
@@ -283,6 +291,9 @@ def status(result: JSONObject, style: Style) -> list[str]:
             style.bold("Skipped"),
             *(f"  {line.removeprefix('Skipped ')}" for line in _skipped(skipped)),
         ]
+    warned = [line.removeprefix("Note ") for line in _document_warnings(result)]
+    if warned:
+        lines += ["", style.bold("Not wholly readable"), *(f"  {line}" for line in warned)]
     errors = [one_line(_error_text(error), 500) for error in result.get("errors") or ()]
     if errors:
         lines += ["", style.bold("Recent errors"), *(f"  {error}" for error in errors)]

@@ -178,7 +178,7 @@ class Service:
             result = await asyncio.get_running_loop().run_in_executor(
                 pool, call, checked, _RequestReporter(context)
             )
-            return {**result, "_": {"version": self._info.version}}
+            return {**result, "_": {"version": self._info.version, "generation": self._engine.generation}}
 
         return handle
 
@@ -358,6 +358,7 @@ def report_json(report: IndexReport) -> JSONObject:
         "chunks": report.chunks,
         "windows_embedded": report.windows_embedded,
         "skipped": _skipped_json(report.skipped),
+        "document_warnings": _warnings_json(report.warnings),
         "seconds": round(report.seconds, 3),
         "suffixes": list(report.suffixes),
         "notices": [printable(notice) for notice in report.notices],
@@ -400,6 +401,7 @@ def status_json(status: Status) -> JSONObject:
         "pending_windows": status.pending_windows,
         "generation": status.generation,
         "skipped": _skipped_json(status.skipped),
+        "document_warnings": _warnings_json(status.warnings),
         "errors": [printable(error) for error in status.errors],
         "provider": status.provider,
         "llm_model": status.llm_model,
@@ -417,6 +419,10 @@ def freshness_json(freshness: Freshness) -> JSONObject:
 
 def _skipped_json(skipped: tuple[tuple[str, str], ...]) -> list[JSONObject]:
     return [{"path": printable(path), "reason": printable(reason)} for path, reason in skipped]
+
+
+def _warnings_json(warnings: tuple[tuple[str, str], ...]) -> list[JSONObject]:
+    return [{"path": printable(path), "warning": printable(warning)} for path, warning in warnings]
 
 
 def _place(thing: Citation | SectionText) -> JSONObject:

@@ -28,6 +28,7 @@ from copilotd.errors import (
 from copilotd.index.analysis import ANALYSER_VERSION
 from copilotd.index.reader import ReadView
 from copilotd.index.store import Store
+from copilotd.ingest import isolate
 from copilotd.ingest.chunk import CHUNKER_VERSION
 from copilotd.ingest.parse import PARSERS_FINGERPRINT, supported_suffixes
 from copilotd.ingest.watch import Watcher
@@ -167,6 +168,7 @@ class Engine:
 
         if self._watcher is not None:
             self._watcher.close()
+        isolate.close()
         ended = [self._loop.stop(left()), self._embedder.stop(left()), self._reconciler.stop(left())]
         ended.append(self._writer.close(left()))
         if all(ended):
@@ -398,6 +400,7 @@ class Engine:
         backlog = self._reconciler.backlog()
         with self._store.read() as view:
             skipped = view.skipped()
+            warnings = view.warnings()
             pending_windows, pending_documents = view.pending_counts()
             generation = view.generation
         problems = [
@@ -422,11 +425,18 @@ class Engine:
             pending_windows=pending_windows,
             generation=generation,
             skipped=tuple(dict.fromkeys((*skipped, *problems))),
+            warnings=tuple(warnings),
             errors=tuple(self._errors),
             index_dir=str(self.settings.index_dir),
             provider=self.settings.llm_provider or "extractive",
             llm_model=self.settings.llm_model,
         )
+
+    @property
+    def generation(self) -> int:
+        """The index generation: grows with every change."""
+        with self._store.read() as view:
+            return view.generation
 
     def wait_until_swept(self, timeout_s: float) -> bool:
         """Waits until every root was looked at once since the start, and what differed is indexed."""
@@ -553,7 +563,6 @@ class Engine:
     def _run_and_report(self, watches: list[RootWatch], began: float, reporter: Reporter) -> IndexReport:
         one = watches[0].root.id if len(watches) == 1 else None
         tally = self._reconciler.open_tally(one)
-        embedded_before = self._embedder.embedded_total
         try:
             reporter.progress(Progress("scan", "Looking for documents…"))
             for watch in watches:
@@ -561,7 +570,9 @@ class Engine:
             self._follow(one, tally, reporter)
         finally:
             self._reconciler.close_tally(tally)
-        return self._report(watches, tally, began, self._embedder.embedded_total - embedded_before)
+        # Only what had no vector when it was stored cost an embedding.
+        embedded = len(tally.keys) - len(self._store.pending_texts(list(tally.keys)))
+        return self._report(watches, tally, began, embedded)
 
     def _follow(self, root_id: int | None, tally: Tally, reporter: Reporter) -> None:
         """Shows progress until every file is read and every window of them has a vector."""
@@ -605,7 +616,7 @@ class Engine:
         outcomes = tally.outcomes
         changed = outcomes[Outcome.NEW] + outcomes[Outcome.UPDATED] + outcomes[Outcome.MOVED]
         prefixes = tuple(watch.root.path.rstrip("/") + "/" for watch in watches)
-        skipped = tuple(item for item in self.status().skipped if item[0].startswith(prefixes))
+        status = self.status()
         return IndexReport(
             files=documents,
             new=outcomes[Outcome.NEW],
@@ -615,7 +626,8 @@ class Engine:
             unchanged=max(0, documents - changed),
             chunks=sum(status.chunks for status in counts),
             windows_embedded=embedded,
-            skipped=skipped,
+            skipped=tuple(item for item in status.skipped if item[0].startswith(prefixes)),
+            warnings=tuple(item for item in status.warnings if item[0].startswith(prefixes)),
             seconds=time.monotonic() - began,
             suffixes=supported_suffixes(),
             notices=(self._words_only(),) if self._embedder.encoder is None else (),

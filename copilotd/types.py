@@ -787,6 +787,7 @@ class IndexReport:
         seconds: Wall time.
         suffixes: The suffixes that can be read here.
         notices: Sentences the reader must see beside the counts.
+        warnings: ``(path, warning)`` of documents that are indexed, but not wholly readable.
     """
 
     files: int
@@ -801,6 +802,7 @@ class IndexReport:
     seconds: float
     suffixes: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    warnings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -840,6 +842,7 @@ class Status:
     pending_windows: int
     generation: int
     skipped: tuple[tuple[str, str], ...]
+    warnings: tuple[tuple[str, str], ...]
     errors: tuple[str, ...]
     index_dir: str
     provider: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import logging
 import os
 import sqlite3
@@ -206,6 +207,18 @@ class ReadView:
             " WHERE f.skipped != '' ORDER BY r.id, f.relative_path"
         )
         return [(os.path.join(os.fsdecode(root), os.fsdecode(path)), reason) for root, path, reason in rows]
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """Returns (absolute path, warning) of every document that is indexed but not wholly readable."""
+        rows = self.connection.execute(
+            "SELECT r.path, f.relative_path, f.warnings FROM files f JOIN roots r ON r.id = f.root_id"
+            " WHERE f.warnings != '[]' ORDER BY r.id, f.relative_path"
+        )
+        return [
+            (os.path.join(os.fsdecode(root), os.fsdecode(path)), warning)
+            for root, path, warnings in rows
+            for warning in json.loads(warnings)
+        ]
 
     def pending_counts(self) -> tuple[int, int]:
         """Returns (windows, documents) that still wait for a vector."""

@@ -234,8 +234,8 @@ class FileReader:
         """
         path = os.path.join(root.path, source.relative_path)
         for _ in range(_TRIES):
-            # O_NONBLOCK: opening a pipe that took the file's place must not wait for its writer.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            # Since the scan a pipe or a link may have taken the file's place: neither is waited for or followed.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as file:
                 before = os.fstat(file.fileno())
                 if not stat.S_ISREG(before.st_mode):
