@@ -3,8 +3,8 @@
     python benchmarks/quality.py SET... [--index-dir DIR] [--json]
 
 SET is a folder with ``corpus/`` and ``questions.jsonl``, the format of ``evalset.py``. Each set is indexed
-by a real engine, in a namespace of its own, and each question goes through ``search`` (ten hits) and
-``ask`` (extractive). With ``--index-dir`` the index is kept, so that the next run embeds nothing.
+by a real engine of its own, and each question goes through ``search`` (ten hits) and ``ask`` (extractive).
+With ``--index-dir`` the index is kept, so that the next run embeds nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from evalset import Outcome, Question, Span, interval, load_questions, mean, mea
 
 from copilotd.engine import Engine
 from copilotd.settings import load_settings
-from copilotd.types import AskRequest, ChunkMetadata, Citation, Progress, Scope, SearchRequest
+from copilotd.types import AskRequest, ChunkMetadata, Citation, Progress, SearchRequest
 
 _HITS = 10
 
@@ -45,7 +45,7 @@ class Quiet:
 
 
 class Product:
-    """The engine over some sets."""
+    """The engine over one set."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -53,18 +53,13 @@ class Product:
 
     def add(self, folder: Path) -> str:
         """Indexes a set's corpus and returns the line that says so."""
-        report = self._engine.index_root(
-            str(folder / "corpus"), namespace=folder.name, reporter=self._reporter
-        )
+        report = self._engine.index_root(str(folder / "corpus"), reporter=self._reporter)
         return f"{folder.name}: {report.chunks} chunks from {report.files} files, {report.seconds:.0f} s"
 
     def ask(self, folder: Path, question: Question) -> Outcome:
-        """Asks one question, within its set's own namespace."""
-        scope = Scope(namespaces=(folder.name,))
-        found = self._engine.search(SearchRequest(question.text, scope, _HITS), self._reporter)
-        answer = self._engine.ask(
-            AskRequest(question.text, scope, extractive=True, stream=False), self._reporter
-        )
+        """Asks one question."""
+        found = self._engine.search(SearchRequest(question.text, top_k=_HITS), self._reporter)
+        answer = self._engine.ask(AskRequest(question.text, extractive=True, stream=False), self._reporter)
         return Outcome(
             question=question,
             found=tuple(_span(hit.chunk.metadata, len(hit.chunk.text)) for hit in found.hits),
@@ -77,24 +72,28 @@ class Product:
 
 
 @contextmanager
-def product(index_dir: Path | None) -> Iterator[Product]:
-    """Yields a running engine; its index lies in ``index_dir``, or in a temporary folder."""
-    with tempfile.TemporaryDirectory(prefix="copilot-quality-") as temporary:
-        folder = index_dir or Path(temporary) / "index"
-        engine = Engine(replace(load_settings(), index_dir=folder), watch=False)
-        engine.start()
-        try:
-            yield Product(engine)
-        finally:
-            engine.close()
+def product(index_dir: Path) -> Iterator[Product]:
+    """Yields a running engine whose index lies in ``index_dir``."""
+    engine = Engine(replace(load_settings(), index_dir=index_dir))
+    engine.start()
+    try:
+        yield Product(engine)
+    finally:
+        engine.close()
 
 
 def collect(folders: Sequence[Path], index_dir: Path | None) -> list[list[Outcome]]:
-    """Returns what the product says to every question, a list for each set."""
-    with product(index_dir) as running:
+    """Returns what the product says to every question, a list for each set.
+
+    Each set has an index of its own: how rare a word is must not depend on the other sets.
+    """
+    outcomes = []
+    with tempfile.TemporaryDirectory(prefix="copilot-quality-") as temporary:
         for folder in folders:
-            print(running.add(folder), file=sys.stderr)
-        return [[running.ask(folder, question) for question in load_questions(folder)] for folder in folders]
+            with product((index_dir or Path(temporary)) / folder.name) as running:
+                print(running.add(folder), file=sys.stderr)
+                outcomes.append([running.ask(folder, question) for question in load_questions(folder)])
+    return outcomes
 
 
 def _span(meta: ChunkMetadata, chars: int) -> Span:

@@ -3,18 +3,18 @@
 The probability comes from raw evidence, never from rank-fused scores: those say which passage is
 best, not whether the best is good. The features, all from :attr:`Retrieval.evidence`:
 
-====================  ==========================================================================
-``cosine``            best cosine between the question and any window
-``coverage``          rarity-weighted share of the question's words in the best covering of the
-                      first three passages; a word the corpus doesn't know weighs most
-``union_coverage``    the same share in the first three passages together
-``agreement``         share of the ten nearest chunks that are also among the ten best by words
-``margin``            how far the first hit stands above the tenth
-====================  ==========================================================================
+================  ==============================================================================
+``cosine``        between the question and the first passage's best window
+``coverage``      rarity-weighted share of the question's words in the first passage; a word that
+                  the corpus doesn't know weighs most
+``rarest_held``   1 where the first three passages hold every word of the question between them, 0
+                  where they lack one that the corpus doesn't know
+================  ==============================================================================
 
 ``calibration.json`` holds a logistic regression over them, fitted by ``benchmarks/calibrate.py``
-with whole projects left out. It holds a second one without ``cosine`` and ``margin``, whose scale
-depends on the embedding model: the rule for another model, and for words alone while it loads.
+with whole projects left out, both classes weighing the same, so that 0.5 is the balanced point. It
+holds a second one without ``cosine``, whose scale depends on the embedding model: the rule for
+another model, and for words alone while it loads.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from functools import cache
 from importlib import resources
 
 from copilotd.types import ConfidenceLevel, Retrieval, Verdict
+
+_RARE = 0.4
+"""Below this ``rarest_held`` means a missing word that stands in few places or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +127,9 @@ def _reason(retrieval: Retrieval, other_than: str) -> str:
     evidence = retrieval.evidence
     parts = [f"words covered {evidence.get('coverage', 0.0):.0%}"]
     if retrieval.dense:
-        parts.insert(0, f"best cosine {evidence.get('cosine', 0.0):.2f}")
-        parts.append(f"both retrievers agree {evidence.get('agreement', 0.0):.0%}")
+        parts.insert(0, f"cosine {evidence.get('cosine', 0.0):.2f}")
+    if evidence.get("rarest_held", 1.0) < _RARE:
+        parts.append("a rare word of the question is missing")
     if other_than:
         why = f"not calibrated for {retrieval.model}" if retrieval.dense else "vectors are not ready"
         parts.append(f"plain rule on words: {why}")

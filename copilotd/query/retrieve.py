@@ -62,6 +62,11 @@ class Weights:
     refined: int = 30
 
 
+_GUESSED = 0.5
+"""What a corrected word counts where it stands: the guess may be wrong."""
+_PARTS = 0.5
+"""What all parts of an identifier count where the whole does not stand."""
+
 WEIGHTS = Weights()
 WORDS_ALONE = Weights(lexical=1.0, smoothing=1.0)
 """While there is no vector to set the scale."""
@@ -105,7 +110,7 @@ def retrieve(
     chunks = index.load_chunks(list(dense | lexical))
     clock.lap("load")
     hits = _rank(list(chunks.values()), dense, lexical, known, weights)
-    evidence = _evidence(hits, dense, lexical, known)
+    evidence = _evidence(hits, known)
     hits = _without_copies(hits)[:top_k]
     clock.lap("rank")
     return Retrieval(
@@ -139,6 +144,7 @@ class _Known:
         self._chunks = max(index.chunk_count(), 1)
         self.frequencies = index.document_frequencies(asked.tokens)
         self.corrections: dict[str, str] = {}
+        self._guessed: set[str] = set()
         words = []
         vocabulary: Mapping[str, int] | None = None
         for word in asked.words:
@@ -149,6 +155,7 @@ class _Known:
                     self.corrections[word.surface] = near
                     self.frequencies[near] = vocabulary[near]
                     word = replace(word, tokens=(near,))
+                    self._guessed.add(near)
             words.append(word)
         self.terms = QueryTerms(tuple(words))
         self.asked = asked
@@ -167,16 +174,28 @@ class _Known:
         for word in self.terms.content:
             weight = max((self.rarity(token) for token in word.tokens), default=0.0)
             total += weight
-            found += weight * _held(word, tokens)
+            found += weight * self._held(word, tokens)
         return found / total if total else 0.0
 
+    def _held(self, word: QueryWord, tokens: frozenset[str] | set[str]) -> float:
+        """How much of a word stands there: all of it, or for an identifier a part of its parts."""
+        if word.tokens[0] in tokens:
+            return _GUESSED if word.tokens[0] in self._guessed else 1.0
+        parts = word.tokens[1:]
+        return _PARTS * sum(part in tokens for part in parts) / len(parts) if parts else 0.0
 
-def _held(word: QueryWord, tokens: frozenset[str] | set[str]) -> float:
-    """How much of a word stands there: all of it, or for an identifier a part of its parts."""
-    if word.tokens[0] in tokens:
-        return 1.0
-    parts = word.tokens[1:]
-    return 0.8 * sum(part in tokens for part in parts) / len(parts) if parts else 0.0
+    def rarest_missing(self, passages: Sequence[frozenset[str]]) -> float:
+        """The rarity, 0..1 of what an unknown word has, of the rarest deciding word that no passage holds."""
+        most = self.rarity("")
+        return max(
+            (
+                max(self.rarity(token) for token in word.tokens)
+                * (1 - max((self._held(word, tokens) for tokens in passages), default=0.0))
+                / most
+                for word in self.terms.content
+            ),
+            default=1.0,
+        )
 
 
 def _may_be_misspelt(word: QueryWord) -> bool:
@@ -291,26 +310,18 @@ def _without_copies(hits: Sequence[Hit]) -> list[Hit]:
     return kept
 
 
-def _evidence(
-    hits: Sequence[Hit], dense: Mapping[int, float], lexical: Mapping[int, float], known: _Known
-) -> dict[str, float]:
-    """Returns the raw evidence; :mod:`copilotd.query.gate` says what each means."""
-    top = [hit.chunk for hit in hits[:3]]
-    held = [
-        frozenset(analyse(" ".join((chunk.title, *chunk.metadata.heading_path, chunk.context, chunk.text))))
-        for chunk in top
-    ]
-    by_meaning = sorted(dense, key=lambda i: -dense[i])[:10]
-    by_words = sorted(lexical, key=lambda i: -lexical[i])[:10]
-    shared = len(set(by_meaning) & set(by_words))
+def _evidence(hits: Sequence[Hit], known: _Known) -> dict[str, float]:
+    """Returns the raw evidence; :mod:`copilotd.query.gate` says what each part means."""
+    if not hits:
+        return {}
+    held = [frozenset(_all_tokens(hit.chunk)) for hit in hits[:3]]
     return {
-        "cosine": max(dense.values(), default=0.0),
-        "first_cosine": (hits[0].dense or 0.0) if hits else 0.0,
-        "coverage": max((known.covered(tokens) for tokens in held), default=0.0),
-        "first_coverage": known.covered(held[0]) if held else 0.0,
-        "union_coverage": known.covered(frozenset().union(*held)) if held else 0.0,
-        "agreement": shared / 10,
-        "margin": hits[0].score - hits[min(9, len(hits) - 1)].score if hits else 0.0,
+        "cosine": hits[0].dense or 0.0,
+        "coverage": known.covered(held[0]),
+        "rarest_held": 1 - known.rarest_missing(held),
         "words": float(len(known.terms.content)),
-        "best_lexical": max(lexical.values(), default=0.0),
     }
+
+
+def _all_tokens(chunk: StoredChunk) -> list[str]:
+    return analyse("\n".join((chunk.title, *chunk.metadata.heading_path, chunk.context, chunk.text)))

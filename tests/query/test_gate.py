@@ -18,8 +18,8 @@ from copilotd.query.retrieve import retrieve
 from copilotd.types import ConfidenceLevel, Hit, Retrieval, Scope
 
 CALIBRATED = load_calibrations().model
-STRONG = {"cosine": 0.8, "coverage": 1.0, "union_coverage": 1.0, "agreement": 0.8, "margin": 0.4}
-WEAK = {"cosine": 0.15, "coverage": 0.1, "union_coverage": 0.15, "agreement": 0.0, "margin": 0.05}
+STRONG = {"cosine": 0.8, "coverage": 1.0, "rarest_held": 1.0}
+WEAK = {"cosine": 0.15, "coverage": 0.1, "rarest_held": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_strong_evidence_is_known_and_weak_is_not(hits: tuple[Hit, ...]) -> None
     assert (strong.known, strong.level) == (True, ConfidenceLevel.HIGH)
     assert (weak.known, weak.level) == (False, ConfidenceLevel.INSUFFICIENT)
     assert 0 < weak.confidence < 0.1 < 0.9 < strong.confidence < 1
-    assert "best cosine 0.80" in strong.reason
+    assert "cosine 0.80" in strong.reason
 
 
 def test_the_threshold_is_compared_with_the_confidence(hits: tuple[Hit, ...]) -> None:
