@@ -58,7 +58,8 @@ class SentenceEncoder:
 
     def _encode_batch(self, texts: list[str]) -> Float32Array:
         with self._tokenizing:
-            features = self._preprocess(texts)
+            # The tokenizer refuses lone surrogates.
+            features = self._preprocess([text.encode("utf-8", "replace").decode() for text in texts])
         with self._inference_mode():
             rows = self._transformer.forward(features)["sentence_embedding"]
         vectors: Float32Array = rows.detach().to("cpu").float().numpy()

@@ -1,0 +1,1 @@
+"""The read path: retrieve, judge, answer, cite."""

@@ -89,7 +89,10 @@ class Bench:
     def sound(self) -> None:
         """Every invariant of the index at rest."""
         database = sqlite3.connect(self.store.folder / DATABASE_NAME)
-        one = lambda sql: database.execute(sql).fetchone()[0]  # noqa: E731
+
+        def one(sql: str) -> int:
+            return int(database.execute(sql).fetchone()[0])
+
         windows = {
             row[0] for row in database.execute("SELECT w.id FROM windows w JOIN vectors v ON v.key = w.key")
         }

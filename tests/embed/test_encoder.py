@@ -1,0 +1,64 @@
+"""One contract for every encoder: the real model and the one the other tests use."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+
+import numpy as np
+import pytest
+from support.hashing_encoder import HashingEncoder
+
+from copilotd.embed.encoder import load_encoder
+from copilotd.embed.models import BUNDLED_NAME, locate_model
+from copilotd.types import Encoder, Float32Array
+
+
+@cache
+def real() -> Encoder:
+    return load_encoder(locate_model(BUNDLED_NAME))
+
+
+@pytest.fixture(params=["real", "hashing"])
+def encoder(request: pytest.FixtureRequest) -> Encoder:
+    return real() if request.param == "real" else HashingEncoder()
+
+
+TEXTS = ["Rotate the key.", "Bake the bread slowly.", "", "x" * 5000, "窯の温度", "caf\udce9", "a\x00b", "\n"]
+
+
+def test_rows_are_normalised_float32_in_the_order_of_the_texts(encoder: Encoder) -> None:
+    vectors = encoder.encode(TEXTS)
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (len(TEXTS), encoder.dimension)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
+    for index, text in enumerate(TEXTS):
+        assert np.allclose(encoder.encode([text])[0], vectors[index], atol=1e-4), text
+
+
+def test_nothing_gives_no_rows(encoder: Encoder) -> None:
+    assert encoder.encode([]).shape == (0, encoder.dimension)
+
+
+def test_neighbours_make_sense(encoder: Encoder) -> None:
+    query, near, far = encoder.encode(
+        ["how to rotate a key", "Rotate the key every month.", "Bread needs yeast."]
+    )
+    assert query @ near > query @ far + 0.1
+
+
+def test_several_threads_get_the_same_vectors(encoder: Encoder) -> None:
+    texts = [f"Sentence number {number} about keys." for number in range(12)]
+    expected = encoder.encode(texts)
+    results: list[Float32Array] = []
+
+    def encode() -> None:
+        results.append(encoder.encode(texts))
+
+    threads = [threading.Thread(target=encode) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert all(np.allclose(result, expected, atol=1e-4) for result in results)
