@@ -91,6 +91,7 @@ ensure_venv() {
     if [ -f "$venv/.installed-dev" ] && [ "$(cat "$venv/.installed-dev")" = "$key" ]; then return 0; fi
     if [ "$extra" = product ] && [ -f "$venv/.installed-product" ] &&
       [ "$(cat "$venv/.installed-product")" = "$key" ]; then return 0; fi
+    say "Bringing .venv up to date"
   else
     python=$(find_python) || exit 1
     "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
