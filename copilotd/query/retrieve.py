@@ -9,7 +9,6 @@ in :attr:`Hit.details`.
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -49,7 +48,8 @@ class Weights:
             its vector near, and answers nothing.
         stub_chars: Text from which nothing is taken.
         candidates: How many chunks of each retriever are looked at.
-        refined: How many of the blended list are scored by heading and phrase.
+        refined: How many of the blended list are loaded and scored by heading and length.
+        read: How many of those are scored by phrase.
     """
 
     lexical: float = 0.3
@@ -60,6 +60,7 @@ class Weights:
     stub_chars: int = 100
     candidates: int = 60
     refined: int = 30
+    read: int = 10
 
 
 _GUESSED = 0.5
@@ -107,11 +108,21 @@ def retrieve(
         clock.lap("encode")
         dense = _dense(index, vectors, list(lexical), weights.candidates, scope)
         clock.lap("vectors")
-    chunks = index.load_chunks(list(dense | lexical))
+    blended = _blend(dense, lexical, weights)
+    shortlist = sorted(blended, key=lambda i: (-blended[i], i))[: max(weights.refined, 2 * top_k)]
+    chunks = index.load_chunks(shortlist)
     clock.lap("load")
-    hits = _rank(list(chunks.values()), dense, lexical, known, weights)
-    evidence = _evidence(hits, known)
-    hits = _without_copies(hits)[:top_k]
+    ranked = [
+        _hit(chunks[i], dense.get(i), lexical.get(i, 0.0), blended[i], known, weights)
+        for i in shortlist
+        if i in chunks
+    ]
+    ranked.sort(key=_order)
+    # Words of whole texts cost the most, so only the head of the list is read.
+    head = [_with_phrases(hit, known.terms.phrases, weights.phrase) for hit in ranked[: weights.read]]
+    ranked = sorted(head + ranked[weights.read :], key=_order)
+    evidence = _evidence(ranked, known)
+    hits = _without_copies(ranked, top_k)
     clock.lap("rank")
     return Retrieval(
         query=query,
@@ -246,64 +257,59 @@ def _dense(
     return found
 
 
-def _rank(
-    chunks: Sequence[StoredChunk],
-    dense: Mapping[int, float],
-    lexical: Mapping[int, float],
+def _blend(dense: Mapping[int, float], lexical: Mapping[int, float], weights: Weights) -> dict[int, float]:
+    """Returns each candidate's cosine plus its scaled BM25 score."""
+    best = max(lexical.values(), default=0.0) + weights.smoothing
+    return {
+        chunk_id: dense.get(chunk_id, 0.0) + weights.lexical * lexical.get(chunk_id, 0.0) / best
+        for chunk_id in dense.keys() | lexical.keys()
+    }
+
+
+def _hit(
+    chunk: StoredChunk,
+    cosine: float | None,
+    words: float,
+    blended: float,
     known: _Known,
     weights: Weights,
-) -> list[Hit]:
-    best = max(lexical.values(), default=0.0) + weights.smoothing
-    hits = []
-    for chunk in chunks:
-        cosine = dense.get(chunk.id)
-        words = lexical.get(chunk.id, 0.0)
-        details = {
-            "words": weights.lexical * words / best,
-            "stub": -weights.stub * max(0.0, 1 - _text_chars(chunk) / weights.stub_chars),
-        }
-        hits.append(Hit(chunk, (cosine or 0.0) + sum(details.values()), cosine, words, details))
-    hits.sort(key=_order)
-    refined = [_refined(hit, known, weights) for hit in hits[: weights.refined]]
-    refined.sort(key=_order)
-    return [*refined, *hits[weights.refined :]]
+) -> Hit:
+    """Makes a hit, with what its headings, its phrases and its length add to the blended score."""
+    heading = frozenset(analyse(" ".join((chunk.title, *chunk.metadata.heading_path))))
+    details = {
+        "words": blended - (cosine or 0.0),
+        "heading": weights.heading * known.covered(heading),
+        "stub": -weights.stub * max(0.0, 1 - _text_chars(chunk) / weights.stub_chars),
+    }
+    return Hit(chunk, (cosine or 0.0) + sum(details.values()), cosine, words, details)
 
 
 def _order(hit: Hit) -> tuple[float, int]:
     return (-hit.score, hit.chunk.id)
 
 
-def _refined(hit: Hit, known: _Known, weights: Weights) -> Hit:
-    chunk = hit.chunk
-    heading = set(analyse(" ".join((chunk.title, *chunk.metadata.heading_path))))
-    parts = {
-        "heading": weights.heading * known.covered(heading),
-        "phrase": weights.phrase * _phrases(known.terms.phrases, analyse(chunk.text)),
-    }
-    return replace(hit, score=hit.score + sum(parts.values()), details={**hit.details, **parts})
-
-
 def _text_chars(chunk: StoredChunk) -> int:
     return sum(block.end - block.start for block in chunk.blocks if block.kind is not BlockKind.HEADING)
 
 
-def _phrases(pairs: Sequence[tuple[str, ...]], body: Sequence[str]) -> float:
-    """The share of the question's word pairs that stand side by side, or one token apart."""
+def _with_phrases(hit: Hit, pairs: Sequence[tuple[str, ...]], weight: float) -> Hit:
+    """Adds the share of the question's word pairs that stand side by side, or one token apart."""
     if not pairs:
-        return 0.0
+        return hit
+    body = analyse(hit.chunk.text)
     near = {(a, b) for step in (1, 2) for a, b in zip(body, body[step:], strict=False)}
-    return sum(pair in near for pair in pairs) / len(pairs)
+    bonus = weight * sum(pair in near for pair in pairs) / len(pairs)
+    return replace(hit, score=hit.score + bonus, details={**hit.details, "phrase": bonus})
 
 
-_WORDS = re.compile(r"\w+")
-
-
-def _without_copies(hits: Sequence[Hit]) -> list[Hit]:
-    """Drops chunks whose words are those of a better one: copies of one text in several places."""
-    seen: set[int] = set()
-    kept = []
+def _without_copies(hits: Sequence[Hit], limit: int) -> list[Hit]:
+    """Returns the first ``limit`` hits, leaving out those whose words are a better one's: copied text."""
+    seen: set[str] = set()
+    kept: list[Hit] = []
     for hit in hits:
-        words = hash(tuple(_WORDS.findall(hit.chunk.text.lower())))
+        if len(kept) == limit:
+            break
+        words = " ".join(hit.chunk.text.lower().split())
         if words not in seen:
             seen.add(words)
             kept.append(hit)
@@ -319,7 +325,6 @@ def _evidence(hits: Sequence[Hit], known: _Known) -> dict[str, float]:
         "cosine": hits[0].dense or 0.0,
         "coverage": known.covered(held[0]),
         "rarest_held": 1 - known.rarest_missing(held),
-        "words": float(len(known.terms.content)),
     }
 
 

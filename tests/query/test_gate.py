@@ -60,8 +60,12 @@ def test_the_threshold_is_compared_with_the_confidence(hits: tuple[Hit, ...]) ->
 
 
 def test_levels_between(hits: tuple[Hit, ...]) -> None:
-    confidence = judge(found(hits, STRONG), threshold=0.5).confidence
-    assert judge(found(hits, STRONG), threshold=confidence - 0.001).level is ConfidenceLevel.PARTIAL
+    middling = found(hits, {"cosine": 0.45, "coverage": 0.6, "rarest_held": 0.6})
+    confidence = judge(middling, threshold=0.0).confidence
+    assert 0.2 < confidence < 0.8
+    # Halfway between the threshold and certainty an answer becomes "high".
+    assert judge(middling, threshold=confidence - 0.01).level is ConfidenceLevel.PARTIAL
+    assert judge(middling, threshold=2 * confidence - 1.01).level is ConfidenceLevel.HIGH
 
 
 def test_min_score_is_a_floor_on_the_cosine(hits: tuple[Hit, ...]) -> None:
