@@ -6,7 +6,7 @@ best, not whether the best is good. The features, all from :attr:`Retrieval.evid
 ================  ==============================================================================
 ``cosine``        between the question and the first passage's best window
 ``coverage``      rarity-weighted share of the question's words in the first passage; a word that
-                  the corpus doesn't know weighs most
+                  the corpus doesn't know weighs most; 0 for a question of common words only
 ``rarest_held``   1 where the first three passages hold every word of the question between them, 0
                   where they lack one that the corpus doesn't know
 ================  ==============================================================================

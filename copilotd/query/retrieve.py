@@ -320,9 +320,13 @@ def _evidence(hits: Sequence[Hit], known: _Known) -> dict[str, float]:
     """Returns the raw evidence; :mod:`copilotd.query.gate` says what each part means."""
     if not hits:
         return {}
+    cosine = hits[0].dense or 0.0
+    if known.terms.only_stop_words:
+        # "How do I do it": every passage holds such words, which is no evidence.
+        return {"cosine": cosine, "coverage": 0.0, "rarest_held": 0.0}
     held = [frozenset(_all_tokens(hit.chunk)) for hit in hits[:3]]
     return {
-        "cosine": hits[0].dense or 0.0,
+        "cosine": cosine,
         "coverage": known.covered(held[0]),
         "rarest_held": 1 - known.rarest_missing(held),
     }

@@ -60,12 +60,13 @@ def test_the_threshold_is_compared_with_the_confidence(hits: tuple[Hit, ...]) ->
 
 
 def test_levels_between(hits: tuple[Hit, ...]) -> None:
-    middling = found(hits, {"cosine": 0.45, "coverage": 0.6, "rarest_held": 0.6})
+    steps = [found(hits, {"cosine": n / 200, "coverage": n / 200, "rarest_held": 0.5}) for n in range(200)]
+    middling = min(steps, key=lambda step: abs(judge(step, threshold=0.0).confidence - 0.5))
     confidence = judge(middling, threshold=0.0).confidence
-    assert 0.2 < confidence < 0.8
+    assert confidence == pytest.approx(0.5, abs=0.05)
     # Halfway between the threshold and certainty an answer becomes "high".
     assert judge(middling, threshold=confidence - 0.01).level is ConfidenceLevel.PARTIAL
-    assert judge(middling, threshold=2 * confidence - 1.01).level is ConfidenceLevel.HIGH
+    assert judge(middling, threshold=max(0.0, 2 * confidence - 1.01)).level is ConfidenceLevel.HIGH
 
 
 def test_min_score_is_a_floor_on_the_cosine(hits: tuple[Hit, ...]) -> None:

@@ -10,6 +10,7 @@ from support.memory_index import MemoryIndex
 
 from copilotd.ingest.chunk import chunk_document
 from copilotd.ingest.parse import parse_file
+from copilotd.query.gate import judge
 from copilotd.query.retrieve import retrieve
 from copilotd.types import Retrieval, Scope
 
@@ -99,6 +100,18 @@ def test_filler_words_do_not_decide(index: MemoryIndex) -> None:  # QRY-09
     )
     assert first(ask(index, "how do I do it with the lamp", vectors=False)) == "Lamp"
     assert first(ask(index, "how do I do it", vectors=False)) == "How do I do it"
+
+
+@pytest.mark.parametrize("question", ["how do I do it", "what is the"])
+def test_filler_words_are_no_evidence(index: MemoryIndex, question: str) -> None:  # QRY-09
+    add(
+        index,
+        "filler.md",
+        "# How do I do it\n\nWhat is the thing and how do I do it? What is it? How do I do it?\n",
+    )
+    for vectors in (True, False):
+        assert ask(index, question, vectors=vectors).evidence["coverage"] == 0.0
+    assert not judge(ask(index, question, vectors=False), threshold=0.5).known
 
 
 @pytest.mark.parametrize("question", ["烧制温度是多少", "合約轉換"])
