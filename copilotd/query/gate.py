@@ -128,7 +128,7 @@ def _reason(retrieval: Retrieval, other_than: str) -> str:
     parts = [f"words covered {evidence.get('coverage', 0.0):.0%}"]
     if retrieval.dense:
         parts.insert(0, f"cosine {evidence.get('cosine', 0.0):.2f}")
-    if evidence.get("rarest_held", 1.0) < _RARE:
+    if evidence.get("coverage", 0.0) > 0 and evidence.get("rarest_held", 1.0) < _RARE:
         parts.append("a rare word of the question is missing")
     if other_than:
         why = f"not calibrated for {retrieval.model}" if retrieval.dense else "vectors are not ready"

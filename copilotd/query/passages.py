@@ -73,29 +73,52 @@ def cut_units(chunk: StoredChunk) -> list[Unit]:
 def best_run(chunk: StoredChunk, rarity: Mapping[str, float]) -> Run | None:
     """Returns the run that covers most of the question in few words; None where nothing is quotable.
 
-    Words that the chunk's headings already say count little: every unit below them is about those.
+    A run never crosses a heading inside the chunk, and has its words for free. Words that the chunk's
+    own headings say count little: every unit below them is about those.
     """
-    units = cut_units(chunk)
-    if not units:
-        return None
     told = set(analyse(" ".join((chunk.title, *chunk.metadata.heading_path))))
     weights = {token: weight * (0.3 if token in told else 1.0) for token, weight in rarity.items()}
+    best: Run | None = None
+    before = 0
+    for heading, units in _parts(chunk):
+        run = _best_of(chunk, weights, set(analyse(heading)), units, before)
+        if best is None or run.score > best.score:
+            best = run
+        before += len(units)
+    return best
+
+
+def _parts(chunk: StoredChunk) -> list[tuple[str, list[Unit]]]:
+    """Returns the units below each heading inside the chunk, with that heading; the chunk's own has none."""
+    parts: list[tuple[str, list[Unit]]] = []
+    block = -1
+    for unit in cut_units(chunk):
+        headings = [b for b in chunk.blocks[block + 1 : unit.block] if b.kind is BlockKind.HEADING]
+        if not parts or headings:
+            inner = headings[-1] if headings and parts else None
+            parts.append((chunk.text[inner.start : inner.end] if inner else "", []))
+        parts[-1][1].append(unit)
+        block = unit.block
+    return parts
+
+
+def _best_of(
+    chunk: StoredChunk, weights: Mapping[str, float], given: set[str], units: list[Unit], before: int
+) -> Run:
     total = sum(weights.values()) or 1.0
     tokens = [{t for t in analyse(chunk.text[unit.start : unit.end]) if t in weights} for unit in units]
     sizes = list(accumulate((_cost(chunk.text, unit) for unit in units), initial=0.0))
-    best: tuple[float, int, int] | None = None
+    best = (float("-inf"), 0, 0)
     for first in range(len(units)):
-        seen: set[str] = set()
+        seen = given & weights.keys()
         for last in range(first, len(units)):
             size = sizes[last + 1] - sizes[first]
             if last > first and size > 1.0:
                 break
             seen |= tokens[last]
-            value = sum(weights[token] for token in seen) / total - 0.12 * size - 0.01 * first
-            if best is None or value > best[0]:
-                best = (value, first, last)
-    assert best is not None
-    score, first, last = best
+            value = sum(weights[token] for token in seen) / total - 0.12 * size - 0.01 * (before + first)
+            best = max(best, (value, -first, -last))
+    score, first, last = best[0], -best[1], -best[2]
     first, last = _completed(chunk.text, units, sizes, first, last)
     return Run(units[first].start, units[last].end, score, _header(chunk, units[first]))
 

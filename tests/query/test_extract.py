@@ -105,6 +105,14 @@ def test_a_long_paragraph_is_cut_to_the_sentences_that_answer() -> None:
     assert len(text) <= 900
 
 
+def test_a_deeper_heading_leads_to_its_own_text_only() -> None:
+    options = "# Options\n\nEvery option can be shortened.\n\n"
+    options += "".join(f"#### `--{name}`\n\nSets the {name}.\n\n" for name in ("ramp", "hold", "cone"))
+    passages = answer("--hold", options)
+    assert passages[0].text == "Sets the hold."
+    assert (passages[0].line_start, passages[0].line_end) == (11, 11)
+
+
 def test_the_heading_is_not_the_answer() -> None:
     for passage in answer("Firing"):
         assert not passage.text.lstrip().startswith("#")
