@@ -53,6 +53,7 @@ class Root:
         exclude: Globs (gitignore syntax) of what is left out, on top of the ignore files.
         chunk_size: MAX_CHUNK_CHARS for this root, or None for the setting.
         chunk_overlap: CHUNK_OVERLAP_CHARS for this root, or None for the setting.
+        poll: Look at it by the clock alone, for file systems that send no notices.
     """
 
     id: int
@@ -62,6 +63,7 @@ class Root:
     exclude: tuple[str, ...] = ()
     chunk_size: int | None = None
     chunk_overlap: int | None = None
+    poll: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,8 +460,8 @@ class IndexReader(Protocol):
 
     generation: int
 
-    def chunk_count(self) -> int:
-        """Returns how many chunks are indexed in all."""
+    def chunk_count(self, scope: Scope = Scope()) -> int:
+        """Returns how many chunks the scope's namespaces hold."""
         ...
 
     def search_vectors(self, queries: Float32Array, limit: int, scope: Scope) -> list[list[DenseHit]]:
@@ -474,8 +476,8 @@ class IndexReader(Protocol):
         """Runs an FTS5 expression made by :mod:`copilotd.index.keywords`; best ``limit`` chunks first."""
         ...
 
-    def document_frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        """Returns in how many chunks each analysed term occurs (0 where in none)."""
+    def document_frequencies(self, terms: Sequence[str], scope: Scope = Scope()) -> dict[str, int]:
+        """Returns in how many chunks of the scope's namespaces each analysed term occurs (0 where in none)."""
         ...
 
     def vocabulary(self) -> Mapping[str, int]:

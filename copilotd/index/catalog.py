@@ -1,6 +1,6 @@
 """The catalog: one SQLite file that holds everything the index knows.
 
-Format (schema version 1)::
+Format (schema version 2; an older one is brought up to date when it is opened)::
 
     roots      the watched folders
     files      every file a scan found: stat fingerprint, content hash, or why it is skipped
@@ -32,9 +32,13 @@ from copilotd.errors import IndexTooNew
 from copilotd.index import keywords
 from copilotd.types import Block, BlockKind, Document, Root, Section
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 DATABASE_NAME = "index.sqlite3"
 _APPLICATION_ID = 0x434F5049  # "COPI": tells file(1) and us whose database this is
+
+# Another process that holds the write lock (a backup, a shell) is waited for this long; then the work is
+# tried again later, and questions say what is pending meanwhile.
+_LOCK_WAIT_S = 1.0
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -47,6 +51,7 @@ CREATE TABLE roots(
   chunk_size INTEGER,
   chunk_overlap INTEGER,
   suspended_ns INTEGER,
+  poll INTEGER NOT NULL DEFAULT 0,
   UNIQUE(path, namespace)
 );
 CREATE TABLE files(
@@ -110,6 +115,12 @@ CREATE TABLE pending(key BLOB PRIMARY KEY, text TEXT NOT NULL);
 """
 
 
+# What makes a database of each older version one of the next.
+_MIGRATIONS: dict[int, tuple[str, ...]] = {
+    1: ("ALTER TABLE roots ADD COLUMN poll INTEGER NOT NULL DEFAULT 0",),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where everything in a document's text stands; stored as one compressed blob.
@@ -130,7 +141,7 @@ class Layout:
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     """Opens the database; the caller uses the connection from one thread at a time."""
     uri = f"{path.as_uri()}?mode={'ro' if read_only else 'rwc'}"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10)
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_LOCK_WAIT_S)
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     # The database holds people's documents: what is deleted is overwritten, not left in free pages.
@@ -144,7 +155,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Creates the tables in an empty database, or checks that it is one of ours and not newer than we are.
+    """Creates the tables in an empty database, brings an older one up to date, refuses a newer or foreign one.
 
     Raises:
         IndexTooNew: Made by a newer version; nothing was changed.
@@ -169,6 +180,19 @@ def prepare(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
+    elif version < SCHEMA_VERSION:
+        # One transaction, so that a crash leaves the old version whole.
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for step in range(version, SCHEMA_VERSION):
+                for statement in _MIGRATIONS[step]:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
 
 
 def get_meta(connection: sqlite3.Connection, key: str, default: str = "") -> str:
@@ -187,7 +211,8 @@ def set_meta(connection: sqlite3.Connection, key: str, value: str) -> None:
 def read_roots(connection: sqlite3.Connection) -> list[tuple[Root, int | None]]:
     """Returns each root with the time (ns) since which it is suspended, or None."""
     rows = connection.execute(
-        "SELECT id, path, namespace, include, exclude, chunk_size, chunk_overlap, suspended_ns"
+        "SELECT id, path, namespace, include, exclude, chunk_size, chunk_overlap, suspended_ns,"
+        " poll"
         " FROM roots ORDER BY id"
     )
     return [
@@ -200,10 +225,11 @@ def read_roots(connection: sqlite3.Connection) -> list[tuple[Root, int | None]]:
                 tuple(json.loads(exclude)),
                 size,
                 overlap,
+                bool(poll),
             ),
             suspended,
         )
-        for id_, path, namespace, include, exclude, size, overlap, suspended in rows
+        for id_, path, namespace, include, exclude, size, overlap, suspended, poll in rows
     ]
 
 

@@ -25,6 +25,11 @@ _SCOPE_MARK = "¦"
 _WEIGHTS = "0.0, 2.0, 3.0, 1.0, 1.0"
 
 
+def scope_token(root_id: int) -> str:
+    """Returns the scope that stands for a root."""
+    return f"r{root_id}"
+
+
 def create(connection: sqlite3.Connection) -> None:
     """Creates the table and its vocabulary view, where they don't exist."""
     connection.execute(
@@ -93,21 +98,33 @@ def search(
     """
     if not expression or (scopes is not None and not scopes):
         return []
-    query = expression
-    if scopes is not None:
-        inside = " OR ".join(_quoted(_SCOPE_MARK + scope) for scope in scopes)
-        query = f"({inside}) AND ({expression})"
+    query = expression if scopes is None else _scoped(expression, scopes)
     rows = connection.execute(
         "SELECT rowid, -rank FROM keywords WHERE keywords MATCH ? ORDER BY rank LIMIT ?", (query, limit)
     )
     return [KeywordHit(chunk_id, score) for chunk_id, score in rows]
 
 
-def document_frequencies(connection: sqlite3.Connection, terms: Sequence[str]) -> dict[str, int]:
-    """Returns in how many chunks each analysed term occurs, 0 where in none."""
+def document_frequencies(
+    connection: sqlite3.Connection, terms: Sequence[str], scopes: Sequence[str] | None = None
+) -> dict[str, int]:
+    """Returns in how many chunks each analysed term occurs, 0 where in none.
+
+    Args:
+        connection: The catalog's connection.
+        terms: Tokens as the analyser makes them.
+        scopes: Count only chunks of these scopes; None for all.
+    """
     found = dict.fromkeys(terms, 0)
+    if scopes is not None and not scopes:
+        return found
     for term in found:
-        row = connection.execute("SELECT doc FROM keywords_vocabulary WHERE term = ?", (term,)).fetchone()
+        if scopes is None:
+            row = connection.execute("SELECT doc FROM keywords_vocabulary WHERE term = ?", (term,)).fetchone()
+        else:
+            row = connection.execute(
+                "SELECT count(*) FROM keywords WHERE keywords MATCH ?", (_scoped(_quoted(term), scopes),)
+            ).fetchone()
         if row is not None:
             found[term] = int(row[0])
     return found
@@ -120,6 +137,11 @@ def vocabulary(connection: sqlite3.Connection) -> dict[str, int]:
         for term, chunks in connection.execute("SELECT term, doc FROM keywords_vocabulary")
         if not term.startswith(_SCOPE_MARK)
     }
+
+
+def _scoped(expression: str, scopes: Sequence[str]) -> str:
+    inside = " OR ".join(_quoted(_SCOPE_MARK + scope) for scope in scopes)
+    return f"({inside}) AND ({expression})"
 
 
 def _quoted(text: str) -> str:

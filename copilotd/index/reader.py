@@ -59,15 +59,21 @@ class DocumentRecord:
 
 
 class SharedCaches:
-    """Decoded documents and the vocabulary, shared by all views; keyed so that nothing stale is found."""
+    """Decoded documents and the vocabulary, shared by all views; keyed so that nothing stale is found.
+
+    Attributes:
+        damaged: Files whose stored rows were found damaged.
+        hidden: Files that are gone, though the catalog could not be told so yet.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._documents: OrderedDict[tuple[int, int, str], DocumentRecord] = OrderedDict()
         self._characters = 0
         self._vocabulary: tuple[int, dict[str, int]] = (-1, {})
-        self._chunk_count: tuple[int, int] = (-1, 0)
+        self._chunk_counts: tuple[int, dict[int, int]] = (-1, {})
         self.damaged: set[int] = set()
+        self.hidden: set[int] = set()
 
     def document(self, key: tuple[int, int, str]) -> DocumentRecord | None:
         """Returns a decoded document, and marks it as used last."""
@@ -96,12 +102,14 @@ class SharedCaches:
             self._vocabulary = (generation, keywords.vocabulary(connection))
         return self._vocabulary[1]
 
-    def chunk_count(self, generation: int, connection: sqlite3.Connection) -> int:
-        """Returns the number of chunks as of ``generation``."""
-        if self._chunk_count[0] != generation:
-            count = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
-            self._chunk_count = (generation, int(count))
-        return self._chunk_count[1]
+    def chunk_counts(self, generation: int, connection: sqlite3.Connection) -> dict[int, int]:
+        """Returns the number of chunks of each root as of ``generation``."""
+        if self._chunk_counts[0] != generation:
+            rows = connection.execute(
+                "SELECT f.root_id, count(*) FROM chunks c JOIN files f ON f.id = c.file_id GROUP BY f.root_id"
+            )
+            self._chunk_counts = (generation, dict(rows.fetchall()))
+        return self._chunk_counts[1]
 
 
 class ReadView:
@@ -113,9 +121,11 @@ class ReadView:
         self._vectors = vectors
         self._caches = caches
 
-    def chunk_count(self) -> int:
-        """Returns how many chunks are indexed in all."""
-        return self._caches.chunk_count(self.generation, self.connection)
+    def chunk_count(self, scope: Scope = Scope()) -> int:  # noqa: B008 (frozen)
+        """Returns how many chunks the scope's namespaces hold."""
+        counts = self._caches.chunk_counts(self.generation, self.connection)
+        roots = self._roots(scope)
+        return sum(count for root_id, count in counts.items() if roots is None or root_id in roots)
 
     def search_vectors(self, queries: Float32Array, limit: int, scope: Scope) -> list[list[DenseHit]]:
         """Returns for each row of ``queries`` ``(n, dim)`` the best ``limit`` chunks, best first."""
@@ -132,17 +142,16 @@ class ReadView:
 
     def search_keywords(self, expression: str, limit: int, scope: Scope) -> list[KeywordHit]:
         """Runs an FTS5 expression made by :mod:`copilotd.index.keywords`; best ``limit`` chunks first."""
-        roots = self._roots(scope)
-        scopes = None if roots is None else [f"r{root_id}" for root_id in sorted(roots)]
+        scopes = self._scopes(scope)
         allowed = self._allowed_chunks(scope)
         if allowed is None:
             return keywords.search(self.connection, expression, limit, scopes)
         hits = keywords.search(self.connection, expression, -1, scopes)
         return [hit for hit in hits if hit.chunk_id in allowed][:limit]
 
-    def document_frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        """Returns in how many chunks each analysed term occurs (0 where in none)."""
-        return keywords.document_frequencies(self.connection, terms)
+    def document_frequencies(self, terms: Sequence[str], scope: Scope = Scope()) -> dict[str, int]:  # noqa: B008
+        """Returns in how many chunks of the scope's namespaces each analysed term occurs (0 where in none)."""
+        return keywords.document_frequencies(self.connection, terms, self._scopes(scope))
 
     def vocabulary(self) -> Mapping[str, int]:
         """Returns every analysed term with its document frequency; cached a generation."""
@@ -177,14 +186,19 @@ class ReadView:
             "SELECT f.id, f.relative_path, r.path, r.namespace FROM files f JOIN roots r ON r.id = f.root_id"
             " WHERE f.skipped = '' AND r.suspended_ns IS NULL ORDER BY f.id"
         )
-        return [(id_, os.fsdecode(path), os.fsdecode(root), namespace) for id_, path, root, namespace in rows]
+        return [
+            (id_, os.fsdecode(path), os.fsdecode(root), namespace)
+            for id_, path, root, namespace in rows
+            if id_ not in self._caches.hidden
+        ]
 
     def titles(self) -> list[tuple[int, str, str]]:
         """Returns (file id, doc_title, namespace) of every document that may be cited."""
-        return self.connection.execute(
+        rows = self.connection.execute(
             "SELECT d.file_id, d.doc_title, r.namespace FROM documents d JOIN files f ON f.id = d.file_id"
             " JOIN roots r ON r.id = f.root_id WHERE r.suspended_ns IS NULL ORDER BY d.file_id"
-        ).fetchall()
+        )
+        return [row for row in rows if row[0] not in self._caches.hidden]
 
     def counts(self) -> dict[int, tuple[int, int]]:
         """Returns (documents, chunks) by root id."""
@@ -193,11 +207,7 @@ class ReadView:
                 "SELECT root_id, count(*) FROM files WHERE skipped = '' GROUP BY root_id"
             ).fetchall()
         )
-        chunks = dict(
-            self.connection.execute(
-                "SELECT f.root_id, count(*) FROM chunks c JOIN files f ON f.id = c.file_id GROUP BY f.root_id"
-            ).fetchall()
-        )
+        chunks = self._caches.chunk_counts(self.generation, self.connection)
         return {root_id: (count, chunks.get(root_id, 0)) for root_id, count in documents.items()}
 
     def skipped(self) -> list[tuple[str, str]]:
@@ -247,7 +257,7 @@ class ReadView:
             " JOIN roots r ON r.id = f.root_id WHERE d.file_id = ? AND r.suspended_ns IS NULL",
             (file_id,),
         ).fetchone()
-        if head is None:
+        if head is None or file_id in self._caches.hidden:
             return None
         key = (file_id, head[0], os.fsdecode(head[1]))
         record = self._caches.document(key)
@@ -333,6 +343,10 @@ class ReadView:
             if suspended is None and (scope.namespaces is None or namespace in scope.namespaces)
         )
         return None if len(chosen) == len(rows) else chosen
+
+    def _scopes(self, scope: Scope) -> list[str] | None:
+        roots = self._roots(scope)
+        return None if roots is None else [keywords.scope_token(root_id) for root_id in sorted(roots)]
 
     def _allowed_chunks(self, scope: Scope) -> set[int] | None:
         if not scope.paths:

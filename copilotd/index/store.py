@@ -24,7 +24,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from copilotd.errors import IndexMissing
+from copilotd.errors import IndexError_, IndexMissing
 from copilotd.index import catalog, keywords
 from copilotd.index.reader import ReadView, SharedCaches
 from copilotd.index.vectors import VectorIndex
@@ -42,6 +42,9 @@ from copilotd.types import (
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+# Window id, chunk id, root id, vector, checksum.
+_VectorRow = tuple[int, int, int, bytes, int]
 
 PlanWindows = Callable[[Document, Chunk], list[Window]]
 
@@ -109,7 +112,21 @@ class Store:
 
     def load_vectors(self, planner: str) -> None:
         """Fills FAISS with the vectors of all windows planned under ``planner``; those of another model stay out."""
-        catalog.set_meta(self._connection, "planner", planner)
+        with self._transaction() as connection:
+            catalog.set_meta(connection, "planner", planner)
+            # Text planned for another model must not be embedded by this one: its vector would be stored under
+            # the other's key. Documents whose windows have neither vector nor pending text are planned anew.
+            connection.execute(
+                "DELETE FROM pending WHERE key NOT IN (SELECT w.key FROM windows w JOIN chunks c ON c.id = w.chunk_id"
+                " JOIN documents d ON d.file_id = c.file_id WHERE d.planner = ?)",
+                (planner,),
+            )
+            connection.execute(
+                "UPDATE documents SET planner = '' WHERE planner = ? AND file_id IN (SELECT c.file_id FROM chunks c"
+                " JOIN windows w ON w.chunk_id = c.id WHERE w.key NOT IN (SELECT key FROM vectors)"
+                " AND w.key NOT IN (SELECT key FROM pending))",
+                (planner,),
+            )
         self.vectors.replace_all([], np.empty((0, 0), dtype=np.float32))
         rows = self._connection.execute(
             "SELECT w.id, w.chunk_id, f.root_id, v.vector, v.checksum FROM windows w"
@@ -179,6 +196,14 @@ class Store:
             )
             return {row[0] for row in rows}
 
+    def hide(self, file_ids: Iterable[int]) -> None:
+        """Stops citing files at once, for the case that their removal can't be stored yet."""
+        self._caches.hidden.update(file_ids)
+
+    def show(self, file_ids: Iterable[int]) -> None:
+        """Takes back what :meth:`hide` did."""
+        self._caches.hidden.difference_update(file_ids)
+
     def take_damaged(self) -> set[int]:
         """Returns the files whose stored rows were found damaged since the last call."""
         damaged, self._caches.damaged = self._caches.damaged, set()
@@ -215,11 +240,12 @@ class Store:
     def add_root(self, root: Root) -> Root:
         """Stores a root, or the changed rules of a known one, and returns it with its id."""
         with self._transaction() as connection:
+            self._next_generation(connection)
             connection.execute(
-                "INSERT INTO roots(path, namespace, include, exclude, chunk_size, chunk_overlap)"
-                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT(path, namespace) DO UPDATE SET include = excluded.include,"
+                "INSERT INTO roots(path, namespace, include, exclude, chunk_size, chunk_overlap, poll)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT(path, namespace) DO UPDATE SET include = excluded.include,"
                 " exclude = excluded.exclude, chunk_size = excluded.chunk_size,"
-                " chunk_overlap = excluded.chunk_overlap",
+                " chunk_overlap = excluded.chunk_overlap, poll = excluded.poll",
                 (
                     os.fsencode(root.path),
                     root.namespace,
@@ -227,6 +253,7 @@ class Store:
                     json.dumps(root.exclude),
                     root.chunk_size,
                     root.chunk_overlap,
+                    root.poll,
                 ),
             )
         self._save_roots()
@@ -241,28 +268,31 @@ class Store:
         files = self.files(root_id)
         documents = sum(1 for file in files.values() if not file.skipped)
         with self._transaction() as connection:
+            self._next_generation(connection)
             removed = self._delete_files(connection, [file.id for file in files.values()])
             connection.execute("DELETE FROM roots WHERE id = ?", (root_id,))
-        self.vectors.remove(removed)
+        self._publish(removed)
         self._save_roots()
         return documents
 
     def suspend_root(self, root_id: int, since_ns: int) -> None:
         """Stops citing a root's documents, but keeps their rows and vectors for when it comes back."""
         with self._transaction() as connection:
+            self._next_generation(connection)
             connection.execute("UPDATE roots SET suspended_ns = ? WHERE id = ?", (since_ns, root_id))
             windows = [row[0] for row in connection.execute(f"SELECT w.id {_WINDOWS_OF_ROOT}", (root_id,))]
-        self.vectors.remove(windows)
+        self._publish(windows)
 
     def resume_root(self, root_id: int) -> None:
         """Cites a suspended root's documents again; nothing is embedded."""
         with self._transaction() as connection:
+            self._next_generation(connection)
             connection.execute("UPDATE roots SET suspended_ns = NULL WHERE id = ?", (root_id,))
             rows = connection.execute(
                 f"SELECT w.id, w.chunk_id, f.root_id, v.vector, v.checksum {_WINDOWS_OF_ROOT_WITH_VECTORS}",
                 (root_id, catalog.get_meta(connection, "planner")),
             ).fetchall()
-        self._add_vectors(rows)
+        self._publish((), rows)
 
     def write_document(
         self,
@@ -343,7 +373,7 @@ class Store:
                     keywords.insert(
                         connection,
                         chunk_id,
-                        scope=scope_token(root.id),
+                        scope=keywords.scope_token(root.id),
                         title=f"{document.title} {document.description}",
                         heading=" ".join(document.sections[chunk.section].heading_path),
                         body=f"{chunk.context}\n{document.text[chunk.start : chunk.end]}",
@@ -353,8 +383,7 @@ class Store:
             added, keys = self._insert_windows(
                 connection, [(chunk_id, windows) for chunk_id, _, windows in new_chunks]
             )
-        self.vectors.remove(removed)
-        self._add_vectors([(w, c, root.id, vector, crc) for w, c, vector, crc in added])
+        self._publish(removed, [(w, c, root.id, vector, crc) for w, c, vector, crc in added])
         return Written(file_id, len(new_chunks), tuple(dict.fromkeys(keys)))
 
     def replan_document(self, file_id: int, planner: str, plan_windows: PlanWindows) -> tuple[bytes, ...]:
@@ -373,8 +402,7 @@ class Store:
             connection.execute("UPDATE documents SET planner = ? WHERE file_id = ?", (planner, file_id))
             for chunk_id, chunk in chunks:
                 self._place_chunk(connection, chunk_id, file_id, chunk, _digest(document, chunk, planner))
-        self.vectors.remove(removed)
-        self._add_vectors([(w, c, root_id, vector, crc) for w, c, vector, crc in added])
+        self._publish(removed, [(w, c, root_id, vector, crc) for w, c, vector, crc in added])
         return tuple(dict.fromkeys(keys))
 
     def write_skipped(
@@ -404,7 +432,7 @@ class Store:
             ]
             removed += self._delete_chunks(connection, chunk_ids)
             connection.execute("DELETE FROM documents WHERE file_id = ?", (file_id,))
-        self.vectors.remove(removed)
+        self._publish(removed)
         return file_id
 
     def touch_file(self, file_id: int, fingerprint: StatFingerprint, read_ns: int) -> None:
@@ -427,7 +455,7 @@ class Store:
         with self._transaction() as connection:
             self._next_generation(connection)
             removed = self._delete_files(connection, file_ids)
-        self.vectors.remove(removed)
+        self._publish(removed)
 
     def put_vectors(self, keys: Sequence[bytes], vectors: Float32Array) -> None:
         """Stores vectors and makes every window with one of these keys findable.
@@ -435,11 +463,18 @@ class Store:
         Args:
             keys: Content addresses.
             vectors: ``(len(keys), dim)`` float32, L2-normalised.
+
+        Raises:
+            ValueError: A vector is not finite; nothing was stored.
         """
+        if not np.isfinite(vectors).all():
+            # FAISS would never find them, and never say so.
+            raise ValueError("the model gave a vector that is not a number")
         now = time.time_ns()
         rows = []
         with self._transaction() as connection:
             self._next_generation(connection)
+            planner = catalog.get_meta(connection, "planner")
             for key, vector in zip(keys, vectors, strict=True):
                 blob = np.ascontiguousarray(vector, dtype=np.float32).tobytes()
                 connection.execute(
@@ -449,12 +484,13 @@ class Store:
                 connection.execute("DELETE FROM pending WHERE key = ?", (key,))
                 for window_id, chunk_id, root_id in connection.execute(
                     "SELECT w.id, w.chunk_id, f.root_id FROM windows w JOIN chunks c ON c.id = w.chunk_id"
-                    " JOIN files f ON f.id = c.file_id JOIN roots r ON r.id = f.root_id"
-                    " WHERE w.key = ? AND r.suspended_ns IS NULL",
-                    (key,),
+                    " JOIN files f ON f.id = c.file_id JOIN documents d ON d.file_id = f.id"
+                    " JOIN roots r ON r.id = f.root_id"
+                    " WHERE w.key = ? AND r.suspended_ns IS NULL AND d.planner = ?",
+                    (key, planner),
                 ):
                     rows.append((window_id, chunk_id, root_id, blob, catalog.checksum(blob)))
-        self._add_vectors(rows)
+        self._publish((), rows)
 
     def drop_vectors(self) -> None:
         """Forgets all vectors and lists every window to be embedded anew; its text comes from ``replan_document``."""
@@ -497,6 +533,11 @@ class Store:
         try:
             return self._open()
         except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise IndexError_(
+                    f"The index {self._path} can't be opened: {error}.",
+                    "nothing was changed; check the folder's permissions, the space left, and who else has it open",
+                ) from None
             aside = self._path.with_name(f"{self._path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}")
             for suffix in ("", "-wal", "-shm"):
                 damaged = Path(f"{self._path}{suffix}")
@@ -523,7 +564,8 @@ class Store:
 
     def _restore_roots(self) -> None:
         """A database begun anew learns its roots from the file beside it."""
-        if catalog.read_roots(self._connection):
+        # A root that was just forgotten must not come back from a file that was not written any more.
+        if catalog.get_meta(self._connection, "generation", "0") != "0" or catalog.read_roots(self._connection):
             return
         try:
             saved = json.loads((self.folder / "roots.json").read_text(encoding="utf-8"))
@@ -536,6 +578,7 @@ class Store:
                     tuple(item["exclude"]),
                     item["chunk_size"],
                     item["chunk_overlap"],
+                    bool(item.get("poll", False)),
                 )
                 for item in saved
             ]
@@ -553,14 +596,30 @@ class Store:
                 "exclude": stored.root.exclude,
                 "chunk_size": stored.root.chunk_size,
                 "chunk_overlap": stored.root.chunk_overlap,
+                "poll": stored.root.poll,
             }
             for stored in self.roots()
         ]
         temporary = self.folder / "roots.json.new"
-        temporary.write_text(json.dumps(payload), encoding="utf-8")
-        temporary.replace(self.folder / "roots.json")
+        try:
+            temporary.write_text(json.dumps(payload), encoding="utf-8")
+            temporary.replace(self.folder / "roots.json")
+        except OSError as error:
+            # The database has them; this file only counts should the database be lost.
+            _log.warning("roots.json could not be written: %s", error)
+            self.notes.append(f"roots.json could not be written: {error.strerror}.")
 
-    def _add_vectors(self, rows: Sequence[tuple[int, int, int, bytes, int]]) -> None:
+    def _publish(self, removed: Sequence[int], added: Sequence[_VectorRow] = ()) -> None:
+        """Brings FAISS to the state just committed; where that fails, it is filled anew from SQLite."""
+        try:
+            self.vectors.remove(removed)
+            self._add_vectors(added)
+        except Exception:
+            _log.exception("the vectors in memory are filled anew")
+            self.notes.append("The vectors in memory did not follow a change; they were filled anew.")
+            self.load_vectors(self.planner)
+
+    def _add_vectors(self, rows: Sequence[_VectorRow]) -> None:
         """Brings stored vectors into memory; one whose checksum is wrong is dropped and embedded again."""
         good = [row for row in rows if catalog.checksum(row[3]) == row[4]]
         if len(good) < len(rows):
@@ -589,10 +648,12 @@ class Store:
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield connection
+            connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            # A full disk ends some transactions by itself, others must be ended or no further one could begin.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise
-        connection.execute("COMMIT")
 
     @staticmethod
     def _next_generation(connection: sqlite3.Connection) -> int:
@@ -770,11 +831,6 @@ def load_index(index_dir: str | os.PathLike[str]) -> Store:
     return store
 
 
-def scope_token(root_id: int) -> str:
-    """Returns the word that stands for a root in the keyword index."""
-    return f"r{root_id}"
-
-
 _WINDOWS_OF_ROOT = (
     "FROM windows w JOIN chunks c ON c.id = w.chunk_id JOIN files f ON f.id = c.file_id WHERE f.root_id = ?"
 )
@@ -782,6 +838,15 @@ _WINDOWS_OF_ROOT_WITH_VECTORS = (
     "FROM windows w JOIN vectors v ON v.key = w.key JOIN chunks c ON c.id = w.chunk_id"
     " JOIN files f ON f.id = c.file_id JOIN documents d ON d.file_id = f.id WHERE f.root_id = ? AND d.planner = ?"
 )
+
+
+# SQLITE_CORRUPT and SQLITE_NOTADB; a lock, a full disk or a permission is no reason to begin anew.
+_DAMAGE_CODES = frozenset({11, 26})
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return not isinstance(error, sqlite3.OperationalError) if code is None else code & 0xFF in _DAMAGE_CODES
 
 
 def _digest(document: Document, chunk: Chunk, planner: str) -> bytes:

@@ -94,7 +94,7 @@ def retrieve(
     clock = _Clock()
     weights = weights or (WEIGHTS if encoder is not None else WORDS_ALONE)
     asked = analyse_query(query)
-    known = _Known(asked, index)
+    known = _Known(asked, index, scope)
     terms = known.terms
     clock.lap("analyse")
     lexical = {
@@ -151,9 +151,9 @@ class _Clock:
 class _Known:
     """The question's words as the corpus knows them: their rarity, and near words for unknown ones."""
 
-    def __init__(self, asked: QueryTerms, index: IndexReader) -> None:
-        self._chunks = max(index.chunk_count(), 1)
-        self.frequencies = index.document_frequencies(asked.tokens)
+    def __init__(self, asked: QueryTerms, index: IndexReader, scope: Scope) -> None:
+        self._chunks = max(index.chunk_count(scope), 1)
+        self.frequencies = index.document_frequencies(asked.tokens, scope)
         self.corrections: dict[str, str] = {}
         self._guessed: set[str] = set()
         words = []

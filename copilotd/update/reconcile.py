@@ -11,9 +11,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from copilotd.errors import ShuttingDown
@@ -38,6 +40,8 @@ _BULK = 64
 _UNSETTLED_RETRY_S = 0.5
 # After an error of ours (a full disk, say) the file is tried again after this time.
 _FAILED_RETRY_S = 10.0
+# How long forgetting a root waits for its files that are with a worker; what they give later is not stored.
+_FORGET_WAIT_S = 1.0
 # What an urgent file may embed on the worker's own thread; more is left to the background.
 _EMBED_AT_ONCE = 256
 
@@ -63,7 +67,24 @@ class Work:
 
 @dataclass(slots=True)
 class RootWatch:
-    """What is remembered of a root between looks."""
+    """What is remembered of a root between looks.
+
+    Attributes:
+        root: The root.
+        scanner: Looks at it.
+        suspended_ns: Since when it is not cited, as stored.
+        known: What the catalog holds, by relative path.
+        outdated: Ids of files that must be parsed again.
+        lock: Held during a look.
+        looked_at: Monotonic time at which the last look began.
+        state: How the root looked then.
+        problems: What the scan could not take in.
+        settled_files: A scan that left nothing to do.
+        changes: Grows with each change of ``known`` by a worker.
+        unsettled: Paths that could not be brought up to date yet.
+        hidden: Ids of files that are gone, but whose removal could not be stored yet, by path.
+        removed: Another watch took its place, or the root is forgotten.
+    """
 
     root: Root
     scanner: Scanner
@@ -75,7 +96,9 @@ class RootWatch:
     state: RootState = RootState.OK
     problems: tuple[tuple[str, str], ...] = ()
     settled_files: Mapping[str, SourceFile] | None = None
+    changes: int = 0
     unsettled: set[str] = field(default_factory=set)
+    hidden: dict[str, int] = field(default_factory=dict)
     removed: bool = False
 
 
@@ -153,27 +176,38 @@ class Reconciler:
     # --------------------------------------------------------------------------------------- roots
 
     def add_root(self, stored: StoredRoot) -> RootWatch:
-        """Takes a root in; its first look comes with the next :meth:`look`."""
+        """Takes a root in, or a known one with other rules; its first look comes with the next :meth:`look`."""
         root = stored.root
-        watch = RootWatch(
-            root=root,
-            scanner=Scanner(root, suffixes=supported_suffixes(), max_file_bytes=self._max_file_bytes),
-            suspended_ns=stored.suspended_ns,
-            known=self._store.files(root.id),
-            outdated=self._store.outdated_files(root.id, self._reader.fingerprint_for(root)),
-        )
         with self._condition:
-            self._watches[root.id] = watch
+            before = self._watches.get(root.id)
+        # A look by the old rules must not go on beside one by the new.
+        with before.lock if before is not None else nullcontext():
+            scanner = Scanner(root, suffixes=supported_suffixes(), max_file_bytes=self._max_file_bytes)
+            with self._condition:
+                watch = RootWatch(
+                    root=root,
+                    scanner=scanner,
+                    suspended_ns=stored.suspended_ns if before is None else before.suspended_ns,
+                    known=self._store.files(root.id),
+                    outdated=self._store.outdated_files(root.id, self._reader.fingerprint_for(root)),
+                    hidden={} if before is None else before.hidden,
+                )
+                if before is not None:
+                    before.removed = True
+                self._watches[root.id] = watch
         return watch
 
     def remove_root(self, root_id: int) -> int:
         """Forgets a root and returns how many documents it had."""
         with self._condition:
-            watch = self._watches.pop(root_id)
+            watch = self._watches.pop(root_id, None)
+            if watch is None:
+                return 0
             watch.removed = True
             for key in [key for key in self._todo if key[0] == root_id]:
                 del self._todo[key]
-            while any(key[0] == root_id for key in self._working):
+            until = time.monotonic() + _FORGET_WAIT_S
+            while any(key[0] == root_id for key in self._working) and time.monotonic() < until:
                 self._condition.wait(0.1)
         with watch.lock:
             return self._writer.run(lambda: self._store.remove_root(root_id))
@@ -221,38 +255,56 @@ class Reconciler:
             on_stale: Told each changed file's name.
 
         Returns:
-            Whether the root was looked at since ``began``.
+            Whether the root was looked at since ``began``, and what had to be stored at once was.
         """
-        with self._condition:
-            watch = self._watches.get(root_id)
-        if watch is None:
-            return True
-        if not watch.lock.acquire(timeout=max(0.0, timeout_s)):
-            return False
-        try:
-            if watch.looked_at < began and not watch.removed:
-                started = time.monotonic()
-                self._look(watch, full, on_stale)
-                watch.looked_at = started
-            return True
-        finally:
-            watch.lock.release()
+        until = time.monotonic() + timeout_s
+        while True:
+            with self._condition:
+                watch = self._watches.get(root_id)
+            if watch is None:
+                return True
+            if not watch.lock.acquire(timeout=max(0.0, until - time.monotonic())):
+                return False
+            try:
+                if watch.removed:
+                    continue
+                if watch.looked_at < began:
+                    started = time.monotonic()
+                    stale = self._look(watch, full)
+                    watch.looked_at = started
+                    for name in stale:
+                        _log.info("Stale index detected: %s changed. Re-indexing.", name)
+                        if on_stale is not None:
+                            on_stale(name)
+                return True
+            except (sqlite3.Error, OSError) as error:
+                # A full disk, a lock from outside: the caller must not take the root for up to date.
+                _log.exception("look failed path=%s", watch.root.path)
+                self._on_error(f"{watch.root.path}: {error}")
+                return False
+            finally:
+                watch.lock.release()
 
-    def _look(self, watch: RootWatch, full: bool, on_stale: Callable[[str], None] | None) -> None:
-        documents = (
-            sum(1 for file in watch.known.values() if not file.skipped) if full or not watch.known else None
-        )
-        known_count = len(watch.known) if documents is None else documents
+    def _look(self, watch: RootWatch, full: bool) -> list[str]:
+        """Scans and plans; returns the names of changed files."""
+        with self._condition:
+            # Files that could not be read count as well, until a full look tells them apart.
+            known_count = (
+                sum(1 for file in watch.known.values() if not file.skipped) if full else len(watch.known)
+            )
         scanned = watch.scanner.scan(full, known_count=known_count)
         watch.problems = scanned.problems
         self._note_state(watch, scanned)
         if scanned.state is not RootState.OK:
             watch.settled_files = None
-            return
+            return []
+        if watch.hidden:
+            self._show_what_came_back(watch, scanned)
         if scanned.files is watch.settled_files and not full:
-            return
+            return []
         with self._condition:
             known_files = dict(watch.known)
+            changes = watch.changes
         actions = plan(known_files, scanned, now_ns=time.time_ns())
         removes = [action for action in actions if isinstance(action, Remove)]
         if removes:
@@ -267,9 +319,12 @@ class Reconciler:
                 before = work.get(path)
                 action = before.action if before else Update(known, source)
                 work[path] = Work(watch.root, action, outdated=True)
-        # A look that leaves nothing to do need not be planned again until the scan differs.
-        watch.settled_files = None if actions or work else scanned.files
-        self._queue(watch, work, on_stale)
+        with self._condition:
+            # A look that leaves nothing to do need not be planned again until the scan differs, unless a worker
+            # finished meanwhile: what it read may have gone since.
+            settled = not actions and not work and watch.changes == changes
+            watch.settled_files = scanned.files if settled else None
+        return self._queue(watch, work)
 
     def _note_state(self, watch: RootWatch, scanned: ScanResult) -> None:
         """Stops or resumes citing a root; a root that stays away longer than the grace time is emptied."""
@@ -284,12 +339,18 @@ class Reconciler:
         with self._condition:
             for key in [key for key in self._todo if key[0] == root_id]:
                 del self._todo[key]
+            watch.unsettled.clear()
             self._condition.notify_all()
-        if not watch.known:
+            known = list(watch.known.values())
+        if not known:
             return
         now_ns = time.time_ns()
         if watch.suspended_ns is None:
-            self._writer.run(lambda: self._store.suspend_root(root_id, now_ns))
+            try:
+                self._writer.run(lambda: self._store.suspend_root(root_id, now_ns))
+            except sqlite3.Error:
+                self._hide(watch, known)
+                raise
             watch.suspended_ns = now_ns
             _log.warning(
                 "root is %s, its documents are not cited path=%s", scanned.state.value, watch.root.path
@@ -298,43 +359,69 @@ class Reconciler:
             _log.warning(
                 "root stayed %s, its documents are removed path=%s", scanned.state.value, watch.root.path
             )
-            self._remove(watch, [Remove(known) for known in watch.known.values()])
+            self._remove(watch, [Remove(file) for file in known])
+
+    def _hide(self, watch: RootWatch, files: Iterable[IndexedFile]) -> None:
+        """What is gone is not cited, even while a full disk keeps its rows from being deleted."""
+        gone = {file.relative_path: file.id for file in files}
+        watch.hidden.update(gone)
+        self._store.hide(gone.values())
+
+    def _show_what_came_back(self, watch: RootWatch, scanned: ScanResult) -> None:
+        back = [path for path in watch.hidden if path in scanned.files]
+        self._store.show([watch.hidden.pop(path) for path in back])
 
     def _remove(self, watch: RootWatch, removes: list[Remove]) -> None:
         ids = [action.indexed.id for action in removes]
-        self._writer.run(lambda: self._store.remove_files(ids))
+        try:
+            self._writer.run(lambda: self._store.remove_files(ids))
+        except sqlite3.Error:
+            self._hide(watch, [action.indexed for action in removes])
+            raise
         documents = sum(1 for action in removes if not action.indexed.skipped)
         with self._condition:
             for action in removes:
                 watch.known.pop(action.indexed.relative_path, None)
                 watch.unsettled.discard(action.indexed.relative_path)
+                watch.hidden.pop(action.indexed.relative_path, None)
             for tally in self._tallies:
                 tally.note(watch.root.id, Outcome.REMOVED, times=documents)
         _log.info("removed documents=%d path=%s", documents, watch.root.path)
 
-    def _queue(
-        self, watch: RootWatch, work: Mapping[str, Work], on_stale: Callable[[str], None] | None
-    ) -> None:
-        bulk = len(work) > _BULK
+    def _queue(self, watch: RootWatch, work: Mapping[str, Work]) -> list[str]:
+        """Gives the work to the workers; returns the names of changed files that were not waiting already."""
+        stale: list[str] = []
+        root_id = watch.root.id
         with self._condition:
-            for key in [key for key in self._todo if key[0] == watch.root.id and key[1] not in work]:
+            for key in [key for key in self._todo if key[0] == root_id and key[1] not in work]:
                 del self._todo[key]
+            watch.unsettled.intersection_update(work)
+            # Only what is new counts: one edit is not bulk work because thousands of files wait already.
+            bulk = sum(1 for path, item in work.items() if self._is_new((root_id, path), item)) > _BULK
             if not self._todo and not self._working:
                 self._rate_since, self._rate_applied = time.monotonic(), 0
             for path, item in work.items():
                 if watch.removed or not self._still_due(watch, path, item):
                     continue
-                key = (watch.root.id, path)
+                key = (root_id, path)
                 working = self._working.get(key)
                 if working is not None and working.action.source == item.action.source:
                     continue
                 waiting = self._todo.get(key)
-                item.bulk = waiting.bulk if waiting is not None else bulk
-                self._todo[key] = item
-                if waiting is None or waiting.action.source != item.action.source:
-                    self._announce(watch, item, on_stale)
+                if waiting is not None and waiting.action.source == item.action.source:
+                    item.bulk = waiting.bulk
+                else:
+                    item.bulk = bulk
                     self._enqueue(key, item)
+                    if _is_stale(item.action):
+                        stale.append(path.rpartition("/")[2])
+                self._todo[key] = item
             self._condition.notify_all()
+        return stale
+
+    def _is_new(self, key: Key, item: Work) -> bool:
+        before = self._todo.get(key) or self._working.get(key)
+        return before is None or before.action.source != item.action.source
 
     @staticmethod
     def _still_due(watch: RootWatch, path: str, item: Work) -> bool:
@@ -349,16 +436,6 @@ class Reconciler:
         # Newest first: what was saved a moment ago is what the next question is about.
         priority = -work.action.source.fingerprint.mtime_ns
         heapq.heappush(self._lanes[self._is_isolated(key[1])], (priority, next(self._order), key))
-
-    @staticmethod
-    def _announce(watch: RootWatch, item: Work, on_stale: Callable[[str], None] | None) -> None:
-        action = item.action
-        if not isinstance(action, Update) or action.indexed.fingerprint == action.source.fingerprint:
-            return
-        name = action.source.relative_path.rpartition("/")[2]
-        _log.info("Stale index detected: %s changed. Re-indexing.", name)
-        if on_stale is not None:
-            on_stale(name)
 
     @staticmethod
     def _is_isolated(path: str) -> bool:
@@ -448,8 +525,9 @@ class Reconciler:
             except ShuttingDown:
                 return
             except Exception as error:
-                _log.exception("could not index file=%s", key[1])
-                self._on_error(f"{key[1]}: {error}")
+                if self._is_watched(key[0]):
+                    _log.exception("could not index file=%s", key[1])
+                    self._on_error(f"{key[1]}: {error}")
             finally:
                 self._finish(key, work, applied)
 
@@ -464,11 +542,35 @@ class Reconciler:
                         continue
                     work = self._todo.pop(key, None)
                     if work is not None:
+                        self._bring_up_to_date(key, work)
                         work.started = time.monotonic()
                         self._working[key] = work
                         return key, work
                 self._condition.wait(1.0)
         return None
+
+    def _bring_up_to_date(self, key: Key, work: Work) -> None:
+        """Bases the work on what the catalog knows by now: other work may have been done since the look.
+
+        Else a file that changed and changed back would be compared with the content before both changes, and
+        a second rename would drag along the row of the first.
+        """
+        watch = self._watches.get(key[0])
+        if watch is None:
+            return
+        work.root = watch.root
+        action = work.action
+        if isinstance(action, Move):
+            old = action.indexed.relative_path
+            if watch.known.get(old) == action.indexed and (key[0], old) not in self._working:
+                return
+        known = watch.known.get(key[1])
+        work.action = Add(action.source) if known is None else Update(known, action.source)
+        work.outdated = work.outdated or (known is not None and known.id in watch.outdated)
+
+    def _is_watched(self, root_id: int) -> bool:
+        with self._condition:
+            return root_id in self._watches
 
     def _finish(self, key: Key, work: Work, applied: Applied) -> None:
         if applied.keys and not work.bulk and len(applied.keys) <= _EMBED_AT_ONCE and self._embedder.encoder:
@@ -497,6 +599,7 @@ class Reconciler:
         watch.unsettled.discard(path)
         # What was scanned while this file was being read may not have seen it go.
         watch.settled_files = None
+        watch.changes += 1
         if applied.outcome in (Outcome.UNSETTLED, Outcome.FAILED):
             watch.unsettled.add(path)
             delay = _UNSETTLED_RETRY_S if applied.outcome is Outcome.UNSETTLED else _FAILED_RETRY_S
@@ -505,6 +608,13 @@ class Reconciler:
             return
         if isinstance(action, Move):
             watch.known.pop(action.indexed.relative_path, None)
-        if not isinstance(action, Add):
+        if work.outdated and not isinstance(action, Add):
             watch.outdated.discard(action.indexed.id)
+        if self._reader.fingerprint_for(work.root) != self._reader.fingerprint_for(watch.root):
+            # The root's chunk size was changed while the file was being read.
+            watch.outdated.add(applied.known.id)
         watch.known[path] = applied.known
+
+
+def _is_stale(action: Add | Update | Move) -> bool:
+    return isinstance(action, Update) and action.indexed.fingerprint != action.source.fingerprint

@@ -339,7 +339,7 @@ def test_search_answers_by_words_while_the_model_loads_and_ask_waits(tmp_path: P
         )
         indexer.start()
         until = time.monotonic() + 10
-        while not (engine.status().documents == 2) and time.monotonic() < until:
+        while engine.status().documents != 2 and time.monotonic() < until:
             time.sleep(0.02)
         result = search(engine, "celadon")
         assert result.hits[0].dense is None
@@ -438,3 +438,19 @@ def test_names_that_are_not_utf8_are_indexed_and_printed_safely(tmp_path: Path, 
         answer = ask(engine, "foam the milk", threshold=0.0)
     assert answer.citations[0].doc_title == "caf\\xe9"
     assert "[caf\\xe9 > Latte]" in answer.text
+
+
+def test_confidence_in_one_namespace_does_not_depend_on_the_others(tmp_path: Path, docs: Path) -> None:
+    query = "how hot should I fire the kiln"
+    scope = Scope(("pottery",))
+    with running_engine(tmp_path / "index") as engine:
+        index(engine, docs, namespace="pottery")
+        alone = search(engine, query, scope=scope)
+        other = tmp_path / "other"
+        other.mkdir()
+        for number in range(20):
+            (other / f"{number}.md").write_text(f"# Page {number}\n\nFire the kiln hot, number {number}.\n")
+        index(engine, other, namespace="noise")
+        together = search(engine, query, scope=scope)
+    assert together.verdict == alone.verdict
+    assert [hit.score for hit in together.hits] == pytest.approx([hit.score for hit in alone.hits], abs=0.05)

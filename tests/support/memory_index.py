@@ -74,8 +74,9 @@ class MemoryIndex:
         self.generation += 1
         return ids
 
-    def chunk_count(self) -> int:
-        return len(self._chunks)
+    def chunk_count(self, scope: Scope = Scope()) -> int:  # noqa: B008 (frozen)
+        inside = scope.namespaces
+        return sum(1 for chunk in self._chunks.values() if inside is None or chunk.namespace in inside)
 
     def search_vectors(self, queries: Float32Array, limit: int, scope: Scope) -> list[list[DenseHit]]:
         allowed = sorted(self._allowed(scope))
@@ -94,17 +95,20 @@ class MemoryIndex:
         return best[:, np.array(chunk_ids, np.int64)]
 
     def search_keywords(self, expression: str, limit: int, scope: Scope) -> list[KeywordHit]:
-        scopes = None
-        if scope.namespaces is not None:
-            scopes = [self._roots[name] for name in scope.namespaces if name in self._roots]
+        scopes = self._scopes(scope)
         if not scope.paths:
             return keywords.search(self._connection, expression, limit, scopes)
         allowed = self._allowed(scope)
         hits = keywords.search(self._connection, expression, len(self._chunks), scopes)
         return [hit for hit in hits if hit.chunk_id in allowed][:limit]
 
-    def document_frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        return keywords.document_frequencies(self._connection, terms)
+    def _scopes(self, scope: Scope) -> list[str] | None:
+        if scope.namespaces is None:
+            return None
+        return [self._roots[name] for name in scope.namespaces if name in self._roots]
+
+    def document_frequencies(self, terms: Sequence[str], scope: Scope = Scope()) -> dict[str, int]:  # noqa: B008
+        return keywords.document_frequencies(self._connection, terms, self._scopes(scope))
 
     def vocabulary(self) -> Mapping[str, int]:
         return keywords.vocabulary(self._connection)
