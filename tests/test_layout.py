@@ -40,6 +40,7 @@ ONE_HOME = frozenset(
     {
         "anthropic",
         "charset_normalizer",
+        "docutils",
         "faiss",
         "ollama",
         "openai",

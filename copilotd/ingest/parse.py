@@ -10,13 +10,14 @@ from copilotd.ingest.isolate import parse_isolated
 from copilotd.ingest.markdown import MarkdownParser, MdxParser
 from copilotd.ingest.pdf import PdfParser
 from copilotd.ingest.plain import PlainTextParser
+from copilotd.ingest.rst import RstParser
 from copilotd.text import printable
 from copilotd.types import Document, Parser
 
 PDF_SECONDS = 120.0
 PDF_MEMORY_BYTES = 2048 * 1024 * 1024
 
-_PARSERS: tuple[Parser, ...] = (MarkdownParser(), MdxParser(), PlainTextParser(), PdfParser())
+_PARSERS: tuple[Parser, ...] = (MarkdownParser(), MdxParser(), RstParser(), PlainTextParser(), PdfParser())
 PARSERS_FINGERPRINT = ",".join(f"{parser.name}={parser.version}" for parser in _PARSERS)
 
 
@@ -32,12 +33,19 @@ def supported_suffixes() -> tuple[str, ...]:
 
 def parser_for(path: str) -> Parser | None:
     """Returns the parser for a file name, or None where its suffix is not supported."""
-    return _by_suffix().get(os.path.splitext(path)[1].lower())
+    return _by_suffix().get(_split(path)[1].lower())
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Splits a file's name from its suffix, which may have two parts, as ``.rst.inc`` has."""
+    stem, suffix = os.path.splitext(os.path.basename(path))
+    first, second = os.path.splitext(stem)
+    return (first, second + suffix) if (second + suffix).lower() in _by_suffix() else (stem, suffix)
 
 
 def doc_title_of(path: str) -> str:
     """Returns the file's name without suffix, safe to show."""
-    stem = os.path.splitext(os.path.basename(path))[0]
+    stem = _split(path)[0]
     return printable(stem, keep_newlines=False).strip() or "untitled"
 
 
