@@ -19,6 +19,7 @@ from copilotd.embed.models import LocatedModel, locate_model
 from copilotd.embed.windows import make_planner
 from copilotd.errors import (
     Cancelled,
+    IndexError_,
     ModelError,
     ModelLoading,
     RootNotFound,
@@ -47,6 +48,7 @@ from copilotd.types import (
     IndexReport,
     Progress,
     Reporter,
+    Retrieval,
     Root,
     RootStatus,
     Scope,
@@ -137,6 +139,7 @@ class Engine:
         self._planner = planner
         self._closed = False
         self._close_lock = threading.Lock()
+        self._roots_lock = threading.Lock()
 
     # ----------------------------------------------------------------------------------- lifecycle
 
@@ -152,7 +155,7 @@ class Engine:
             self._loop.start()
             self._watcher.start()
             for watch in self._reconciler.watches():
-                self._watcher.add(watch.root, watch.scanner)
+                self._watcher.add(watch.root, watch.scanner, poll=watch.root.poll)
         self._loader.start(self._embedder.use, self._note_error)
 
     def close(self) -> None:
@@ -193,16 +196,7 @@ class Engine:
         query = _checked_question(request.query)
         encoder, notices = self._wait_for_encoder(reporter)
         clock.lap("model")
-        with self._question():
-            freshness = self.sync(self.settings.sync_budget_s, reporter)
-            clock.lap("sync")
-            with self._store.read() as view:
-                self._require_roots(view, request.scope)
-                retrieval = retrieve(
-                    query, view, encoder, request.scope, request.top_k or self.settings.top_k
-                )
-                freshness = replace(freshness, generation=view.generation)
-            clock.lap("retrieve")
+        retrieval, freshness = self._find(query, encoder, request.scope, request.top_k, reporter, clock)
         threshold = self.settings.confidence_threshold if request.threshold is None else request.threshold
         min_score = self.settings.min_score if request.min_score is None else request.min_score
         verdict = judge(retrieval, threshold=threshold, min_score=min_score)
@@ -243,16 +237,7 @@ class Engine:
         query = _checked_question(request.query)
         encoder = self._embedder.encoder
         notices = [] if encoder is not None else [self._words_only()]
-        with self._question():
-            freshness = self.sync(self.settings.sync_budget_s, reporter)
-            clock.lap("sync")
-            with self._store.read() as view:
-                self._require_roots(view, request.scope)
-                retrieval = retrieve(
-                    query, view, encoder, request.scope, request.top_k or self.settings.top_k
-                )
-                freshness = replace(freshness, generation=view.generation)
-            clock.lap("retrieve")
+        retrieval, freshness = self._find(query, encoder, request.scope, request.top_k, reporter, clock)
         verdict = judge(
             retrieval, threshold=self.settings.confidence_threshold, min_score=self.settings.min_score
         )
@@ -302,7 +287,7 @@ class Engine:
                     on_stale=_tell_stale(reporter),
                 )
             ]
-            if not self._reconciler.backlog() or unseen or time.monotonic() >= deadline:
+            if not self._reconciler.backlog() or time.monotonic() >= deadline:
                 break
             self._reconciler.wait_fresh(budget_s, deadline, reporter.cancelled)
             looked = time.monotonic()
@@ -319,6 +304,7 @@ class Engine:
         exclude: tuple[str, ...] = (),
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
+        poll: bool = False,
         reporter: Reporter,
     ) -> IndexReport:
         """Adds a watched folder and waits until everything in it is indexed. A known folder costs one look.
@@ -327,20 +313,20 @@ class Engine:
             RootNotFound: There is no such folder.
             RootOverlap: It lies inside another root of the namespace, or holds one.
             UsageError: A name or number makes no sense.
+            IndexError_: The index can't be written.
             Cancelled: The client is gone; the work goes on.
         """
-        root = self._checked_root(path, namespace, include, exclude, chunk_size, chunk_overlap)
         began = time.monotonic()
-        known = next((w for w in self._reconciler.watches() if _same_root(w.root, root)), None)
-        if known is not None and replace(root, id=known.root.id) == known.root:
-            watch = known
-        else:
-            if known is not None and self._watcher is not None:
-                self._watcher.remove(known.root.id)
-            stored = self._writer.run(lambda: self._store.add_root(root))
-            watch = self._reconciler.add_root(next(s for s in self._store.roots() if s.root == stored))
-            if self._watcher is not None:
-                self._watcher.add(watch.root, watch.scanner)
+        with self._roots_lock:
+            root = self._checked_root(path, namespace, include, exclude, chunk_size, chunk_overlap, poll)
+            known = next((w for w in self._reconciler.watches() if _same_root(w.root, root)), None)
+            if known is not None and replace(root, id=known.root.id) == known.root:
+                watch = known
+            else:
+                stored = self._writer.run(lambda: self._store.add_root(root))
+                watch = self._reconciler.add_root(next(s for s in self._store.roots() if s.root == stored))
+                if self._watcher is not None:
+                    self._watcher.add(watch.root, watch.scanner, poll=watch.root.poll)
         return self._run_and_report([watch], began, reporter)
 
     def rebuild(self, fresh_vectors: bool, reporter: Reporter) -> IndexReport:
@@ -452,6 +438,29 @@ class Engine:
         if message not in self._errors:
             self._errors.append(message)
 
+    def _find(
+        self,
+        query: str,
+        encoder: Encoder | None,
+        scope: Scope,
+        top_k: int | None,
+        reporter: Reporter,
+        clock: _Clock,
+    ) -> tuple[Retrieval, Freshness]:
+        """Brings the index up to date and searches it; rows found damaged are read again before it answers."""
+        with self._question():
+            for _ in range(_MAX_LOOKS):
+                freshness = self.sync(self.settings.sync_budget_s, reporter)
+                clock.lap("sync")
+                with self._store.read() as view:
+                    self._require_roots(view, scope)
+                    retrieval = retrieve(query, view, encoder, scope, top_k or self.settings.top_k)
+                    freshness = replace(freshness, generation=view.generation)
+                clock.lap("retrieve")
+                if not self._loop.take_damaged():
+                    break
+        return retrieval, freshness
+
     @contextmanager
     def _question(self) -> Iterator[None]:
         self._embedder.question_begins()
@@ -515,6 +524,7 @@ class Engine:
         exclude: tuple[str, ...],
         chunk_size: int | None,
         chunk_overlap: int | None,
+        poll: bool,
     ) -> Root:
         absolute = _absolute(path)
         if os.path.isfile(absolute):
@@ -558,7 +568,7 @@ class Engine:
             ),
             absolute,
         )
-        return Root(0, same, namespace, include, exclude, chunk_size, chunk_overlap)
+        return Root(0, same, namespace, include, exclude, chunk_size, chunk_overlap, poll)
 
     def _run_and_report(self, watches: list[RootWatch], began: float, reporter: Reporter) -> IndexReport:
         one = watches[0].root.id if len(watches) == 1 else None
@@ -566,7 +576,12 @@ class Engine:
         try:
             reporter.progress(Progress("scan", "Looking for documents…"))
             for watch in watches:
-                self._reconciler.look(watch.root.id, began, full=True, on_stale=_tell_stale(reporter))
+                seen = self._reconciler.look(watch.root.id, began, full=True, on_stale=_tell_stale(reporter))
+                if not seen:
+                    raise IndexError_(
+                        f"{printable(watch.root.path)} could not be brought up to date; it is tried again.",
+                        "copilot status shows what is wrong",
+                    )
             self._follow(one, tally, reporter)
         finally:
             self._reconciler.close_tally(tally)

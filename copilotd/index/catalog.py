@@ -141,7 +141,9 @@ class Layout:
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     """Opens the database; the caller uses the connection from one thread at a time."""
     uri = f"{path.as_uri()}?mode={'ro' if read_only else 'rwc'}"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_LOCK_WAIT_S)
+    connection = sqlite3.connect(
+        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_LOCK_WAIT_S
+    )
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     # The database holds people's documents: what is deleted is overwritten, not left in free pages.

@@ -565,7 +565,9 @@ class Store:
     def _restore_roots(self) -> None:
         """A database begun anew learns its roots from the file beside it."""
         # A root that was just forgotten must not come back from a file that was not written any more.
-        if catalog.get_meta(self._connection, "generation", "0") != "0" or catalog.read_roots(self._connection):
+        if catalog.get_meta(self._connection, "generation", "0") != "0" or catalog.read_roots(
+            self._connection
+        ):
             return
         try:
             saved = json.loads((self.folder / "roots.json").read_text(encoding="utf-8"))

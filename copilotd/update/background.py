@@ -126,23 +126,27 @@ class ReconcileLoop:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        pause, periodic, trimmed = _FIRST_PAUSE_S, 0, time.monotonic()
-        self._look_at([watch.root.id for watch in self._reconciler.watches()], full=True)
-        self.swept.set()
+        pause, periodic, trimmed = min(_FIRST_PAUSE_S, self._reconcile_s), 0, time.monotonic()
+        next_round = 0.0
         while not self._stop.is_set():
             try:
-                self.replan()
-                woken = self._wait(pause)
+                woken = self._wait(next_round)
                 if self._stop.is_set():
                     return
                 everything = [watch.root.id for watch in self._reconciler.watches()]
-                due = woken or set(everything)
-                if not woken:
+                # One root that is woken all the time must not keep the others from being looked at.
+                round_due = time.monotonic() >= next_round
+                due = everything if round_due else [root_id for root_id in everything if root_id in woken]
+                found = self._look_at(due, full=round_due and periodic % _FULL_EVERY == 0)
+                self.swept.set()
+                if round_due:
                     periodic += 1
-                found = self._look_at(
-                    sorted(due & set(everything)), full=not woken and periodic % _FULL_EVERY == 0
-                )
-                pause = _FIRST_PAUSE_S if found else min(pause * 2, self._reconcile_s)
+                    pause = min(pause * 2, self._reconcile_s)
+                if found:
+                    pause = min(_FIRST_PAUSE_S, self._reconcile_s)
+                if round_due or found:
+                    next_round = time.monotonic() + pause
+                self.replan()
                 if time.monotonic() - trimmed > _TRIM_EVERY_S and not self._reconciler.backlog():
                     trimmed = time.monotonic()
                     self._writer.run(lambda: self._store.trim_vectors(self._vector_cache_bytes), urgent=False)
@@ -152,9 +156,9 @@ class ReconcileLoop:
                 _log.exception("reconcile failed")
                 self._on_error(f"looking at the folders failed: {error}")
                 pause = self._reconcile_s
+                next_round = time.monotonic() + pause
 
-    def _wait(self, pause: float) -> set[int]:
-        until = time.monotonic() + pause
+    def _wait(self, until: float) -> set[int]:
         with self._condition:
             while not self._woken and not self._stop.is_set() and (left := until - time.monotonic()) > 0:
                 if due := self._reconciler.due_roots():
@@ -169,13 +173,18 @@ class ReconcileLoop:
             if self._stop.is_set():
                 return False
             self._reconciler.look(root_id, time.monotonic(), full=full)
+        if self.take_damaged():
+            for root_id in root_ids:
+                self._reconciler.look(root_id, time.monotonic())
+        return bool(self._reconciler.backlog())
+
+    def take_damaged(self) -> bool:
+        """Marks the files whose stored rows were found damaged to be read again; returns whether there were any."""
         damaged = self._store.take_damaged()
         if damaged:
             self._on_error(f"{len(damaged)} stored documents were damaged; they are read again.")
             self._reconciler.reread(damaged)
-            for root_id in root_ids:
-                self._reconciler.look(root_id, time.monotonic())
-        return bool(self._reconciler.backlog())
+        return bool(damaged)
 
     def replan(self) -> None:
         """Plans the windows of documents that were indexed for another model."""

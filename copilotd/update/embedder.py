@@ -16,7 +16,10 @@ _log = logging.getLogger(__name__)
 
 # Windows encoded between two looks at whether a question wants the cores, and stored in one transaction.
 _SLICE = 4
-_STORED_TOGETHER = 64
+# Windows listed at a time, so that those of like length can be put together.
+_LISTED = 64
+# Windows that could not be embedded are left alone for this long, so that they don't hold up the others.
+_POSTPONED_S = 60.0
 # How long bulk work steps aside for questions before it takes its turn all the same.
 _LONGEST_PAUSE_S = 1.0
 
@@ -36,6 +39,7 @@ class Embedder:
         self._encoder: Encoder | None = None
         self._condition = threading.Condition()
         self._claimed: set[bytes] = set()
+        self._postponed: dict[bytes, float] = {}
         self._questions = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="embedder", daemon=True)
@@ -125,21 +129,31 @@ class Embedder:
                 self._condition.wait(5.0)
 
     def _embed_some(self) -> bool:
-        """Embeds up to one transaction's worth of pending windows; returns whether there was any."""
+        """Embeds some of the pending windows; returns whether there was any."""
+        now = time.monotonic()
         with self._condition:
-            claimed = set(self._claimed)
-        work = self._store.pending_windows(_STORED_TOGETHER, claimed)
-        mine = set(self._claim([key for key, _ in work]))
+            self._postponed = {key: until for key, until in self._postponed.items() if until > now}
+            left_out = self._claimed | self._postponed.keys()
+        work = self._store.pending_windows(_LISTED, left_out)
         # Texts of like length in one batch: padding costs as much as text.
-        work = sorted((item for item in work if item[0] in mine), key=lambda item: len(item[1]))
-        try:
-            for first in range(0, len(work), _SLICE):
-                self._step_aside()
-                if self._stopping:
-                    return True
-                self._encode_and_store(work[first : first + _SLICE], urgent=False)
-        finally:
-            self._release(mine)
+        work.sort(key=lambda item: len(item[1]))
+        for first in range(0, len(work), _SLICE):
+            self._step_aside()
+            if self._stopping:
+                return True
+            # Claimed a slice at a time: a fresh edit that needs one of them waits for this slice only, and what
+            # it has embedded itself since the listing is not embedded again.
+            mine = self._claim([key for key, _ in work[first : first + _SLICE]])
+            try:
+                self._encode_and_store(self._store.pending_texts(mine), urgent=False)
+            except ShuttingDown:
+                raise
+            except Exception:
+                with self._condition:
+                    self._postponed.update(dict.fromkeys(mine, time.monotonic() + _POSTPONED_S))
+                raise
+            finally:
+                self._release(mine)
         return bool(work)
 
     def _encode_and_store(self, work: Sequence[tuple[bytes, str]], *, urgent: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -35,6 +36,9 @@ _log = logging.getLogger(__name__)
 # An editor that truncates before it writes leaves an empty file for a moment; a document that had text
 # is believed to be empty only when it has been so for this long.
 _SETTLE_NS = 2_000_000_000
+# Reasons that lie in the file itself. Any other error (too many open files, a failing disk, a server that is
+# away) says nothing of the document: what is indexed of it stays, and it is tried again.
+_UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR})
 _TRIES = 4
 _PAUSE_S = 0.05
 
@@ -128,11 +132,13 @@ class FileReader:
         read_ns = time.time_ns()
         try:
             content, fingerprint = self._read_settled(root, source)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return Applied(Outcome.GONE)
         except _Changing:
             return Applied(Outcome.UNSETTLED)
         except (OSError, ParseError) as error:
+            if isinstance(error, OSError) and error.errno not in _UNREADABLE:
+                raise
             reason = error.message if isinstance(error, ParseError) else _reason(error)
             return self._skip(root, source, reason, "", read_ns, reader, known, urgent)
         source = SourceFile(source.relative_path, fingerprint)
@@ -253,7 +259,8 @@ class FileReader:
 
     @staticmethod
     def _settled(fingerprint: StatFingerprint) -> bool:
-        return time.time_ns() - fingerprint.mtime_ns > _SETTLE_NS
+        # The earlier of the two: one may lie in the future (``touch -d``), both after the clock was set back.
+        return abs(time.time_ns() - min(fingerprint.mtime_ns, fingerprint.ctime_ns)) > _SETTLE_NS
 
     def _max_chars(self, root: Root) -> int:
         return root.chunk_size or self.limits.max_chars
