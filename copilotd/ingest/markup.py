@@ -97,7 +97,8 @@ def strip_markup(text: str, components: frozenset[str]) -> str:
         if mark[0] == "`":
             if spans is None:
                 spans = _backtick_runs(text)
-            runs = spans[len(mark)]
+            # Behind an escaped backtick the opening run is shorter than any run that was counted.
+            runs = spans.get(len(mark), [])
             following = bisect_left(runs, position)
             if following < len(runs):
                 position = runs[following] + len(mark)

@@ -410,6 +410,8 @@ DOCUMENTS = st.lists(LINES, max_size=25).map("\n".join)
 
 @ANYTIME
 @given(DOCUMENTS, st.integers(30, 200), st.integers(0, 60))
+@example("# \\```", 30, 0)
+@example("a \\```x`` b ``` <b>c</b>", 30, 0)
 def test_every_document_is_whole_and_every_place_exact(text: str, max_chars: int, overlap_chars: int) -> None:
     for parser in (MarkdownParser(), MdxParser()):
         document = check_document(parser, text.encode())
