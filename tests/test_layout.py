@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -219,3 +220,21 @@ def _write(top: Path, files: Mapping[str, str]) -> None:
         target = top / relative
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(code + "\n", encoding="utf-8")
+
+
+def test_no_possessive_group_in_the_standard_librarys_patterns() -> None:
+    """Before Python 3.11.5 they match wrongly (gh-106052); where one is needed, ``regex`` is imported as ``re``."""
+    possessive = re.compile(r"[)}][*+?]\+|\(\?>")
+    found = []
+    for path in sorted((REPOSITORY / "copilotd").rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "import regex as re" in source:
+            continue
+        found += [
+            f"{path.name}: {node.value}"
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and possessive.search(node.value)
+        ]
+    assert found == []

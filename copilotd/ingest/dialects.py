@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-import re
-
+# Not the standard library's: before Python 3.11.5 its possessive quantifiers match wrongly around groups (gh-106052).
+import regex as re
 from markdown_it import MarkdownIt
 from markdown_it.ruler import RuleOptionsType
 from markdown_it.rules_block import StateBlock, html_block

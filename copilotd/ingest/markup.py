@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
+
+# Not the standard library's: before Python 3.11.5 its possessive quantifiers match wrongly around groups (gh-106052).
+import regex as re
 
 
 def _names(words: str) -> frozenset[str]:

@@ -7,8 +7,10 @@ text was cut into pieces.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
+
+# Not the standard library's: before Python 3.11.5 its possessive quantifiers match wrongly around groups (gh-106052).
+import regex as re
 
 from copilotd.query.marks import LONGEST_MARK, Mark, Marks, Undecided
 from copilotd.text import printable
