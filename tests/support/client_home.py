@@ -46,7 +46,7 @@ class Home:
             capture_output=True,
             env={**self.env, **(env or {})},
             cwd=cwd or self.path,
-            timeout=60,
+            timeout=150,
             check=False,
         )
         return Transcript(done.returncode, done.stdout.decode(), done.stderr.decode())
