@@ -43,6 +43,7 @@ from copilotd.types import (
     DEFAULT_NAMESPACE,
     Answer,
     AskRequest,
+    CheckReport,
     Encoder,
     Freshness,
     IndexReport,
@@ -57,6 +58,7 @@ from copilotd.types import (
     SectionText,
     Status,
 )
+from copilotd.update.audit import Auditor
 from copilotd.update.background import LoadEncoder, ModelLoader, ReconcileLoop
 from copilotd.update.embedder import Embedder
 from copilotd.update.read import FileReader, Outcome, ReadLimits
@@ -71,6 +73,8 @@ _PROGRESS_EVERY_S = 0.2
 # Looks a question may cost: one, and one more after each round of work that it waited for.
 _MAX_LOOKS = 4
 _STOP_S = 1.6
+# How long a check waits for what is pending before it counts it as a finding.
+_CHECK_SYNC_S = 20.0
 
 
 class Engine:
@@ -340,6 +344,39 @@ class Engine:
             self._writer.run(self._store.drop_vectors)
         self._reconciler.outdate_all()
         return self._run_and_report(self._reconciler.watches(), began, reporter)
+
+    def check(self, repair: bool, reporter: Reporter) -> CheckReport:
+        """Verifies the whole index against itself, the files and the model, and mends it where told to.
+
+        Raises:
+            Cancelled: The client is gone.
+        """
+
+        def settle() -> tuple[str, ...]:
+            until = time.monotonic() + _CHECK_SYNC_S
+            while True:
+                freshness = self.sync(_CHECK_SYNC_S, reporter)
+                if not freshness.pending or time.monotonic() >= until or self._closed:
+                    return freshness.pending_paths
+                time.sleep(_PROGRESS_EVERY_S)
+
+        auditor = Auditor(
+            self._store,
+            self._writer,
+            self._reader,
+            self._reconciler,
+            self._embedder,
+            sync=settle,
+            replan=self._loop.replan,
+        )
+        report = auditor.check(repair, reporter)
+        _log.info(
+            "event=check findings=%d repaired=%s seconds=%.1f",
+            len(report.findings),
+            report.repaired,
+            report.seconds,
+        )
+        return report
 
     def forget(self, path: str, namespace: str | None) -> list[tuple[Root, int]]:
         """Stops watching a folder and removes its documents; returns each root with its document count.

@@ -912,4 +912,41 @@ class SearchResult:
     corrections: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong that ``check`` found.
+
+    Attributes:
+        kind: ``database``, ``orphans``, ``keywords``, ``document``, ``chunk``, ``words``, ``windows``, ``vector``,
+            ``memory``, ``file`` or ``pending``.
+        path: The document's absolute path; empty where it isn't about one.
+        detail: A sentence.
+        file_id: The document's number; 0 where it isn't about one.
+    """
+
+    kind: str
+    path: str
+    detail: str
+    file_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What ``check`` did.
+
+    Attributes:
+        documents: Documents looked at.
+        windows: Vectors looked at.
+        findings: What was wrong before any repair.
+        repaired: Whether a repair was made and left nothing wrong.
+        seconds: Wall time.
+    """
+
+    documents: int
+    windows: int
+    findings: tuple[Finding, ...]
+    repaired: bool
+    seconds: float
+
+
 JSONObject = dict[str, Any]

@@ -65,8 +65,35 @@ def insert(
     """
     connection.execute(
         "INSERT INTO keywords(rowid, scope, title, heading, body, name) VALUES (?, ?, ?, ?, ?, ?)",
-        (chunk_id, _SCOPE_MARK + scope, *(" ".join(analyse(text)) for text in (title, heading, body, name))),
+        (chunk_id, *row(scope=scope, title=title, heading=heading, body=body, name=name)),
     )
+
+
+def row(*, scope: str, title: str, heading: str, body: str, name: str) -> tuple[str, ...]:
+    """Returns what is stored of a chunk, in the order of the columns; arguments as in :func:`insert`."""
+    return (_SCOPE_MARK + scope, *(" ".join(analyse(text)) for text in (title, heading, body, name)))
+
+
+def stored_row(connection: sqlite3.Connection, chunk_id: int) -> tuple[str, ...] | None:
+    """Returns what is stored of a chunk; None where it isn't there."""
+    stored: tuple[str, ...] | None = connection.execute(
+        "SELECT scope, title, heading, body, name FROM keywords WHERE rowid = ?", (chunk_id,)
+    ).fetchone()
+    return stored
+
+
+def check(connection: sqlite3.Connection) -> str:
+    """Compares the inverted index with the rows; returns what is wrong, or nothing. Writes in a transaction."""
+    try:
+        connection.execute("INSERT INTO keywords(keywords) VALUES ('integrity-check')")
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return ""
+
+
+def rebuild(connection: sqlite3.Connection) -> None:
+    """Makes the inverted index anew from the rows."""
+    connection.execute("INSERT INTO keywords(keywords) VALUES ('rebuild')")
 
 
 def delete(connection: sqlite3.Connection, chunk_ids: Iterable[int]) -> None:

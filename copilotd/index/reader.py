@@ -161,7 +161,7 @@ class ReadView:
         """Returns the chunks that still exist and may be cited, by id."""
         found: dict[int, StoredChunk] = {}
         for chunk_id in chunk_ids:
-            row = self.connection.execute(f"{_CHUNK_ROW} WHERE c.id = ?", (chunk_id,)).fetchone()
+            row = self.connection.execute(f"{CHUNK_ROW} WHERE c.id = ?", (chunk_id,)).fetchone()
             if row is None:
                 continue
             if catalog.checksum(*row[1:12]) != row[12]:
@@ -274,7 +274,7 @@ class ReadView:
             return None
         chunks = []
         for row in self.connection.execute(
-            f"{_CHUNK_ROW} WHERE c.file_id = ? ORDER BY c.chunk_index", (file_id,)
+            f"{CHUNK_ROW} WHERE c.file_id = ? ORDER BY c.chunk_index", (file_id,)
         ):
             metadata = _metadata(row, record)
             chunks.append((row[0], Chunk(row[3], row[4], metadata, row[5], row[10])))
@@ -376,7 +376,7 @@ def path_matches(relative_path: str, pattern: str) -> bool:
     )
 
 
-_CHUNK_ROW = (
+CHUNK_ROW = (
     "SELECT c.id, c.file_id, c.chunk_index, c.start, c.end, c.section, c.line_start, c.line_end, c.page,"
     " c.page_end, c.context, c.digest, c.checksum FROM chunks c"
 )

@@ -370,15 +370,8 @@ class Store:
                     chunk_id = self._place_chunk(connection, None, file_id, chunk, digest)
                     windows = plan_windows(document, chunk)
                     new_chunks.append((chunk_id, chunk, windows))
-                    keywords.insert(
-                        connection,
-                        chunk_id,
-                        scope=keywords.scope_token(root.id),
-                        title=f"{document.title} {document.description}",
-                        heading=" ".join(document.sections[chunk.section].heading_path),
-                        body=f"{chunk.context}\n{document.text[chunk.start : chunk.end]}",
-                        name=os.fsencode(source.relative_path).decode("utf-8", "replace"),
-                    )
+                    words = keyword_texts(root.id, source.relative_path, document, chunk)
+                    keywords.insert(connection, chunk_id, **words)
             removed += self._delete_chunks(connection, [id_ for id_ in all_old if id_ not in kept])
             added, keys = self._insert_windows(
                 connection, [(chunk_id, windows) for chunk_id, _, windows in new_chunks]
@@ -499,6 +492,29 @@ class Store:
             connection.execute("DELETE FROM vectors")
             connection.execute("UPDATE documents SET planner = ''")
         self.vectors.replace_all([], np.empty((0, 0), dtype=np.float32))
+
+    def run_check(self, check: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Runs a check that needs the writing connection; it may not change what is stored."""
+        return check(self._connection)
+
+    def repair(self, mend: Callable[[sqlite3.Connection], None], bad_keys: Sequence[bytes]) -> None:
+        """Mends what needs no document: orphans, the word index, bad vectors and the vectors in memory.
+
+        Args:
+            mend: Run in the transaction.
+            bad_keys: Keys of vectors to be computed again.
+        """
+        with self._transaction() as connection:
+            self._next_generation(connection)
+            mend(connection)
+            for key in bad_keys:
+                connection.execute(
+                    "UPDATE documents SET planner = '' WHERE file_id IN (SELECT c.file_id FROM chunks c"
+                    " JOIN windows w ON w.chunk_id = c.id WHERE w.key = ?)",
+                    (key,),
+                )
+                connection.execute("DELETE FROM vectors WHERE key = ?", (key,))
+        self.load_vectors(self.planner)
 
     def trim_vectors(self, max_bytes: int) -> int:
         """Drops vectors that no window uses, oldest first, until those left take at most ``max_bytes``.
@@ -647,6 +663,9 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         connection = self._connection
+        if connection.in_transaction:
+            # One whose end failed as well; whatever it held was never reported as done.
+            connection.execute("ROLLBACK")
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield connection
@@ -840,6 +859,17 @@ _WINDOWS_OF_ROOT_WITH_VECTORS = (
     "FROM windows w JOIN vectors v ON v.key = w.key JOIN chunks c ON c.id = w.chunk_id"
     " JOIN files f ON f.id = c.file_id JOIN documents d ON d.file_id = f.id WHERE f.root_id = ? AND d.planner = ?"
 )
+
+
+def keyword_texts(root_id: int, relative_path: str, document: Document, chunk: Chunk) -> dict[str, str]:
+    """Returns the texts by which a chunk is found by words; arguments of :func:`keywords.insert`."""
+    return {
+        "scope": keywords.scope_token(root_id),
+        "title": f"{document.title} {document.description}",
+        "heading": " ".join(document.sections[chunk.section].heading_path),
+        "body": f"{chunk.context}\n{document.text[chunk.start : chunk.end]}",
+        "name": os.fsencode(relative_path).decode("utf-8", "replace"),
+    }
 
 
 # SQLITE_CORRUPT and SQLITE_NOTADB; a lock, a full disk or a permission is no reason to begin anew.

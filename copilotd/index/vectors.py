@@ -155,6 +155,14 @@ class VectorIndex:
             result[:, column] = np.fmax(result[:, column], cosines[:, position])
         return result
 
+    def reconstruct(self, window_ids: Sequence[int]) -> Float32Array:
+        """Returns the ``(n, dim)`` vectors of windows that are there."""
+        with self._lock:
+            if not window_ids:
+                return np.empty((0, 0), np.float32)
+            rows: Float32Array = self._index.reconstruct_batch(np.array(window_ids, dtype=np.int64))
+            return rows
+
     def window_ids(self) -> set[int]:
         """Returns the ids of all windows that have a vector."""
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -146,8 +147,8 @@ class Embedder:
             mine = self._claim([key for key, _ in work[first : first + _SLICE]])
             try:
                 self._encode_and_store(self._store.pending_texts(mine), urgent=False)
-            except ShuttingDown:
-                raise
+            except (ShuttingDown, sqlite3.Error):
+                raise  # no fault of these windows
             except Exception:
                 with self._condition:
                     self._postponed.update(dict.fromkeys(mine, time.monotonic() + _POSTPONED_S))
