@@ -23,6 +23,7 @@ from copilotd.types import (
     DEFAULT_NAMESPACE,
     Answer,
     AskRequest,
+    CheckReport,
     Citation,
     Freshness,
     Hit,
@@ -87,6 +88,7 @@ class _IndexParams(_Params):
     exclude: list[_Path] = []
     chunk_size: Annotated[int, Field(ge=100, le=100_000)] | None = None
     chunk_overlap: Annotated[int, Field(ge=0, le=50_000)] | None = None
+    poll: bool = False
 
 
 class _ForgetParams(_Params):
@@ -96,6 +98,10 @@ class _ForgetParams(_Params):
 
 class _RebuildParams(_Params):
     fresh_vectors: bool = False
+
+
+class _CheckParams(_Params):
+    repair: bool = False
 
 
 class _SyncParams(_Params):
@@ -153,6 +159,7 @@ class Service:
             "roots": self._handler(_Params, self._roots, quick=True),
             "forget": self._handler(_ForgetParams, self._forget),
             "rebuild": self._handler(_RebuildParams, self._rebuild),
+            "check": self._handler(_CheckParams, self._check),
             "sync": self._handler(_SyncParams, self._sync),
             "status": self._handler(_Params, self._status, quick=True),
         }
@@ -209,6 +216,7 @@ class Service:
             exclude=tuple(params.exclude),
             chunk_size=params.chunk_size,
             chunk_overlap=params.chunk_overlap,
+            poll=params.poll,
             reporter=reporter,
         )
         return {**report_json(report), "path": printable(params.path), "namespace": params.namespace}
@@ -227,6 +235,9 @@ class Service:
 
     def _rebuild(self, params: _RebuildParams, reporter: _RequestReporter) -> JSONObject:
         return report_json(self._engine.rebuild(params.fresh_vectors, reporter))
+
+    def _check(self, params: _CheckParams, reporter: _RequestReporter) -> JSONObject:
+        return check_json(self._engine.check(params.repair, reporter))
 
     def _sync(self, params: _SyncParams, reporter: _RequestReporter) -> JSONObject:
         return {"freshness": freshness_json(self._engine.sync(params.budget_s, reporter))}
@@ -365,6 +376,25 @@ def report_json(report: IndexReport) -> JSONObject:
     }
 
 
+def check_json(report: CheckReport) -> JSONObject:
+    """Returns what ``check`` found."""
+    return {
+        "clean": not report.findings,
+        "repaired": report.repaired,
+        "documents": report.documents,
+        "windows": report.windows,
+        "findings": [
+            {
+                "kind": finding.kind,
+                "path": printable(finding.path, keep_newlines=False),
+                "detail": printable(finding.detail),
+            }
+            for finding in report.findings
+        ],
+        "seconds": round(report.seconds, 3),
+    }
+
+
 def root_json(status: RootStatus) -> JSONObject:
     """Returns one root with its counts."""
     root: Root = status.root
@@ -379,6 +409,7 @@ def root_json(status: RootStatus) -> JSONObject:
         "exclude": list(root.exclude),
         "chunk_size": root.chunk_size,
         "chunk_overlap": root.chunk_overlap,
+        "poll": root.poll,
     }
 
 

@@ -40,6 +40,7 @@ Examples:
 @click.option(
     "--chunk-overlap", type=click.IntRange(min=0), metavar="N", help="Characters that passages share."
 )
+@click.option("--poll", is_flag=True, help="Look by the clock: for shares that send no notices.")
 @click.option("--yes", "-y", is_flag=True, help="Index the whole home folder or disk without asking.")
 @json_option
 @no_start_option
@@ -50,6 +51,7 @@ def index(
     exclude: tuple[str, ...],
     chunk_size: int | None,
     chunk_overlap: int | None,
+    poll: bool,
     yes: bool,
     as_json: bool,
     no_start: bool,
@@ -68,6 +70,7 @@ def index(
         "exclude": list(exclude) or None,
         "chunk_size": chunk_size,
         "chunk_overlap": chunk_overlap,
+        "poll": poll or None,
     }
     _run("index", params, path, as_json=as_json, start=not no_start)
 
