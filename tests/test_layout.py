@@ -42,6 +42,7 @@ ONE_HOME = frozenset(
         "anthropic",
         "charset_normalizer",
         "docutils",
+        "docx",
         "faiss",
         "ollama",
         "openai",

@@ -41,7 +41,7 @@ from copilotd.types import Document, JSONObject, Parser
 MAX_FILES = 50
 MAX_OUTPUT_BYTES = 128 * 1024 * 1024
 _MAX_IDLE = 1
-_PARSERS = {"pdf": "copilotd.ingest.pdf:PdfParser"}
+_PARSERS = {"docx": "copilotd.ingest.docx:DocxParser", "pdf": "copilotd.ingest.pdf:PdfParser"}
 _PIECE = 1 << 16
 _MOST_STARVED = 4
 _GARBAGE = "damaged: its reader gave a damaged answer"

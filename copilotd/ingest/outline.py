@@ -11,6 +11,11 @@ from copilotd.types import Block, BlockKind, Document, Section
 MAX_LEVEL = 6
 
 
+def names(words: str) -> frozenset[str]:
+    """Returns the set of the names in ``words``, which are separated by blanks."""
+    return frozenset(words.split())
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """A block without blocks in it, by source lines (0-based, half-open).
@@ -75,8 +80,8 @@ def build_document(
 def _whole(leaves: Sequence[Leaf], lines: Sequence[str | None]) -> Iterator[Leaf]:
     """Yields the leaves in order without overlaps, and one for each run of lines between them."""
     line = 0
-    extra = -1
-    ordered = sorted(leaves, key=lambda leaf: (leaf.start, -leaf.level))
+    extra = -1 - len(lines)
+    ordered = _one_a_line(leaves)
     for index, leaf in enumerate([*ordered, Leaf(BlockKind.OTHER, len(lines), len(lines), 0)]):
         while line < leaf.start:
             end = line
@@ -91,6 +96,23 @@ def _whole(leaves: Sequence[Leaf], lines: Sequence[str | None]) -> Iterator[Leaf
         if index < len(ordered) and end > leaf.start >= line:
             yield replace(leaf, end=end)
             line = end
+
+
+def _one_a_line(leaves: Sequence[Leaf]) -> list[Leaf]:
+    """Sorts leaves; of those that start on one line the first heading stays, else the first.
+
+    A heading that shares its line with other text is no block of its own.
+    """
+    chosen: dict[int, Leaf] = {}
+    for leaf in leaves:
+        before = chosen.get(leaf.start)
+        if before is None:
+            chosen[leaf.start] = leaf
+        else:
+            first = leaf if leaf.level and not before.level else before
+            kind = BlockKind.PARAGRAPH if first.level else first.kind
+            chosen[leaf.start] = replace(first, kind=kind, end=max(before.end, leaf.end))
+    return [chosen[start] for start in sorted(chosen)]
 
 
 def _sections(headings: Sequence[Leaf], layout: Layout, doc_title: str) -> tuple[Section, ...]:
@@ -132,3 +154,66 @@ def _blocks(leaves: Sequence[Leaf], layout: Layout) -> tuple[Block, ...]:
             head = max(start, min(ends[min(leaf.start + leaf.header_lines, leaf.end) - 1], end))
         blocks.append(Block(leaf.kind, start, end, leaf.group, head))
     return tuple(blocks)
+
+
+class LineReader:
+    """What parsers that go through the lines one by one share: kept lines, and the block that is open.
+
+    Attributes:
+        kept: The lines as they will be in the document; None for those that are not.
+        leaves: The blocks that are finished.
+        verbatim: Lines that stay even where they are blank.
+        group: The group of the last block.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.kept: list[str | None] = list(lines)
+        self.leaves: list[Leaf] = []
+        self.verbatim: set[int] = set()
+        self.group = 0
+        self._kind: BlockKind | None = None
+        self._start = 0
+
+    @property
+    def open_kind(self) -> BlockKind | None:
+        """The kind of the block that is open."""
+        return self._kind
+
+    def new_group(self) -> int:
+        """Begins another group and returns its number."""
+        self.group += 1
+        return self.group
+
+    def begin(self, kind: BlockKind, line: int, *, same_group: bool = False) -> None:
+        """Begins a block at ``line``, ending the open one."""
+        self.close(line)
+        if not same_group:
+            self.group += 1
+        self._kind, self._start = kind, line
+
+    def close(self, line: int) -> None:
+        """Ends the open block before ``line``."""
+        if self._kind is not None and line > self._start:
+            self.leaves.append(Leaf(self._kind, self._start, line, self.group))
+        self._kind = None
+
+    def add(
+        self, kind: BlockKind, start: int, end: int, *, header_lines: int = 0, code: bool = False
+    ) -> None:
+        """Adds a whole block; ``code`` keeps its blank lines."""
+        self.close(start)
+        self.leaves.append(Leaf(kind, start, end, self.group, header_lines=header_lines))
+        if code:
+            self.verbatim.update(range(start, end))
+
+    def heading(self, line: int, level: int, words: str, anchor: str, *, lines: int = 1) -> None:
+        """Adds a heading of one or more lines."""
+        self.close(line)
+        self.group += 1
+        self.leaves.append(
+            Leaf(BlockKind.HEADING, line, line + lines, self.group, level=level, heading=words, anchor=anchor)
+        )
+
+    def drop(self, start: int, end: int) -> None:
+        """Leaves lines out of the text."""
+        self.kept[start:end] = [None] * (end - start)

@@ -6,8 +6,13 @@ import os
 from functools import cache
 
 from copilotd.errors import ParseError
+from copilotd.ingest.asciidoc import AsciiDocParser
+from copilotd.ingest.docx import DocxParser
+from copilotd.ingest.html import HtmlParser
 from copilotd.ingest.isolate import parse_isolated
 from copilotd.ingest.markdown import MarkdownParser, MdxParser
+from copilotd.ingest.notebook import NotebookParser
+from copilotd.ingest.org import OrgParser
 from copilotd.ingest.pdf import PdfParser
 from copilotd.ingest.plain import PlainTextParser
 from copilotd.ingest.rst import RstParser
@@ -17,7 +22,18 @@ from copilotd.types import Document, Parser
 PDF_SECONDS = 120.0
 PDF_MEMORY_BYTES = 2048 * 1024 * 1024
 
-_PARSERS: tuple[Parser, ...] = (MarkdownParser(), MdxParser(), RstParser(), PlainTextParser(), PdfParser())
+_PARSERS: tuple[Parser, ...] = (
+    MarkdownParser(),
+    MdxParser(),
+    RstParser(),
+    AsciiDocParser(),
+    OrgParser(),
+    HtmlParser(),
+    NotebookParser(),
+    PlainTextParser(),
+    PdfParser(),
+    DocxParser(),
+)
 PARSERS_FINGERPRINT = ",".join(f"{parser.name}={parser.version}" for parser in _PARSERS)
 
 

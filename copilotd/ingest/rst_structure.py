@@ -25,6 +25,7 @@ from copilotd.ingest.rst_outline import Directive, Structure, Title
 from copilotd.types import BlockKind
 
 _TARGET_TEXT = re.compile(r"^(.*?)\s*<[^<>]*>$", re.DOTALL)
+_NO_REPLACEMENT = re.compile(r"\.\.[ ]+\|[^|]+\|[ ]+(?!replace::)[\w-]+::")
 _MAX_TITLE = 1_000
 _MARKUP = re.compile(r"[`*|_\\]")
 
@@ -205,8 +206,8 @@ class _Noting:
                 node.line = first
             elif isinstance(node, nodes.substitution_definition | nodes.footnote | nodes.citation):
                 node.line = first
-                if isinstance(node, nodes.substitution_definition) and "replace::" not in match.string:
-                    outline.unseen.append((first, last))
+        if _NO_REPLACEMENT.match(match.string):
+            outline.unseen.append((first, last))
         return found, blank_finish
 
     def directive(self, match: Any, **option_presets: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from copilotd.errors import ParseError
@@ -35,13 +36,16 @@ def chunks_of(document: Document, *, max_chars: int = 2000, overlap_chars: int =
     )
 
 
-def check_document(parser: Parser, source: bytes) -> Document | None:
-    """Parses ``source`` and asserts what holds for every document; None where it is no text."""
+def check_document(parser: Parser, source: bytes, read_line: Callable[[str], str] = str) -> Document | None:
+    """Parses ``source`` and asserts what holds for every document; None where it is no text.
+
+    ``read_line`` resolves what the format writes in place of characters: references, escapes.
+    """
     try:
         document = parser.parse(source, "guide")
     except ParseError:
         return None
-    source_lines = decode(source).split("\n")
+    source_lines = [read_line(line) for line in decode(source).split("\n")]
     lines = document.text.split("\n") if document.text else []
     assert len(lines) == len(document.line_numbers)
     assert list(document.line_numbers) == sorted(set(document.line_numbers))
