@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import signal
 import stat
 import subprocess
@@ -655,7 +656,7 @@ def test_a_reader_that_goes_away_is_no_error(home: Home, arguments: str) -> None
     hits = [{**PLACE, "text": "x" * 500, "score": 0.5}] * 2000
     roots = [{"path": "/d" + "x" * 200, "namespace": "n"}] * 2000
     with scripted(home, status=reply({**STATUS, "roots": roots}), search=reply({"query": "x", "hits": hits})):
-        shell = f'{" ".join(home.command(*arguments.split()))} | head -c 1; echo " ${{PIPESTATUS[0]}}"'
+        shell = f'{shlex.join(home.command(*arguments.split()))} | head -c 1; echo " ${{PIPESTATUS[0]}}"'
         done = subprocess.run(
             ["bash", "-c", shell], env=home.env, capture_output=True, text=True, timeout=30, check=True
         )
@@ -665,7 +666,7 @@ def test_a_reader_that_goes_away_is_no_error(home: Home, arguments: str) -> None
 
 def test_a_closed_stdout(home: Home) -> None:
     with scripted(home, status=reply(STATUS)):
-        shell = f"{' '.join(home.command('status'))} >&-"
+        shell = f"{shlex.join(home.command('status'))} >&-"
         done = subprocess.run(
             ["bash", "-c", shell], env=home.env, capture_output=True, text=True, timeout=30, check=False
         )
@@ -675,7 +676,7 @@ def test_a_closed_stdout(home: Home) -> None:
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_behind_stdout(home: Home) -> None:
     with scripted(home, status=reply(STATUS)):
-        shell = f"{' '.join(home.command('status'))} > /dev/full"
+        shell = f"{shlex.join(home.command('status'))} > /dev/full"
         done = subprocess.run(
             ["bash", "-c", shell], env=home.env, capture_output=True, text=True, timeout=30, check=False
         )
