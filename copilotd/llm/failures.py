@@ -88,6 +88,11 @@ class Service:
     secret: str
     key_file: str
 
+    @property
+    def _who(self) -> str:
+        """The name with the address, once."""
+        return self.title if self.address in self.title else f"{self.title} at {self.address}"
+
     def quoted(self, said: str) -> str:
         """Returns what a server said, short, printable and without the key."""
         if self.secret:
@@ -174,12 +179,12 @@ class Service:
         if any(isinstance(cause, ssl.SSLError) for cause in chain):
             text = f"{self.title} cannot be trusted: the TLS handshake with {self.address} failed."
             return Failure(ProviderUnreachable(text, hint))
-        text = f"{self.title} at {self.address} closed the connection before anything was received."
+        text = f"{self._who} closed the connection before anything was received."
         return Failure(ProviderUnreachable(text, f"try again, {hint}"), retryable=True, attempts=2)
 
     def timed_out(self, what: str, seconds: float) -> Failure:
         """Returns the failure of a time limit; ``what`` did not happen within ``seconds``."""
-        text = f"{self.title} at {self.address} {what} within {seconds:g} s."
+        text = f"{self._who} {what} within {seconds:g} s."
         return Failure(ProviderUnreachable(text, f"try again, raise PROVIDER_TIMEOUT_S, {_INSTEAD}"))
 
     def broken_off(self) -> Failure:
@@ -189,7 +194,7 @@ class Service:
 
     def malformed(self) -> Failure:
         """Returns the failure of a reply that is not what the API describes."""
-        text = f"{self.title} at {self.address} sent a reply that cannot be read as an answer."
+        text = f"{self._who} sent a reply that cannot be read as an answer."
         hint = (
             f"check {self.address_variable}, {_INSTEAD}"
             if self.address_variable

@@ -171,6 +171,7 @@ def test_no_first_byte_is_a_time_out(dialect: Dialect) -> None:
         assert server.disconnected.wait(2)
     assert isinstance(error, ProviderUnreachable)
     assert "0.5 s" in error.message
+    assert error.message.count("127.0.0.1") <= 1, "the address is named once"
     assert "PROVIDER_TIMEOUT_S" in error.hint
 
 
