@@ -98,7 +98,8 @@ class _Page:
         lines: list[str | None] = [None] * self._size
         ends = {leaf.start for leaf in self._leaves}
         for number, parts in self._words.items():
-            joined = "".join(parts)
+            # Cleaned once more: a character reference may stand for anything.
+            joined = clean_characters("".join(parts).replace("\r", " "))
             lines[number] = joined.rstrip() if number in self.verbatim else _SPACES.sub(" ", joined).strip()
         for number in ends:
             # A blank line keeps blocks apart where the source has a line to spare.
@@ -147,6 +148,7 @@ class _Page:
         if name in _HEADINGS and not self._inside("table"):
             self._close_heading()
             self._break()
+            self._separate(line)
             self._heading = (line, _HEADINGS[name], [], event.attributes.get("id", ""))
         elif name == "img":
             if event.attributes.get("alt") and (alt := _ALT.search(event.raw)):
@@ -245,6 +247,7 @@ class _Page:
         heading = "".join(words)
         if heading.strip():
             end = max(line, self._last_line) + 1
+            anchor = clean_characters(anchor)
             self._leaves.append(Leaf(BlockKind.HEADING, line, end, -line - 1, level, heading, anchor))
         self._fresh = True
 

@@ -59,6 +59,7 @@ def _cell_place(path: tuple[str | int, ...]) -> tuple[int, tuple[str | int, ...]
 
 
 def _add(cell: Cell, value: str, line: int) -> None:
+    value = value.replace("\0", "").replace("\r\n", "\n").replace("\r", " ")
     parts = value.split("\n")
     if cell.lines and cell.lines[-1][1].endswith("\n"):
         cell.lines[-1] = (cell.lines[-1][0], cell.lines[-1][1][:-1])

@@ -133,6 +133,13 @@ def test_titles_are_found_by_their_underlines_where_docutils_fails() -> None:
     ]
 
 
+def test_very_long_files_are_read_by_their_lines() -> None:
+    source = "Top\n===\n\n" + "line of text\n\n" * 30_000 + "Sub\n---\n\nEnd."
+    document = RstParser().parse(source.encode(), "guide")
+    assert paths(document) == ["Top", "Top > Sub"]
+    assert document.text.endswith("Sub\n\nEnd.")
+
+
 def test_nothing_is_read_or_run_or_printed(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("hunter2")

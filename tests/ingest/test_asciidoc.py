@@ -1,0 +1,73 @@
+"""AsciiDoc documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.documents import check_document
+
+from copilotd.ingest.asciidoc import AsciiDocParser
+from copilotd.types import BlockKind, Document
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "formats"
+
+
+def parse(text: str) -> Document:
+    document = check_document(AsciiDocParser(), text.encode())
+    assert document is not None
+    return document
+
+
+def paths(document: Document) -> list[str]:
+    return [" > ".join(section.heading_path) for section in document.sections if section.level]
+
+
+def test_a_document() -> None:
+    document = parse((FIXTURES / "guide.adoc").read_text(encoding="utf-8"))
+    assert (document.title, document.description) == ("The Title Here", "All about it")
+    assert paths(document) == [
+        "The Title Here",
+        "The Title Here > Install now",
+        "The Title Here > Install now > Legacy",
+    ]
+    assert document.sections[1].anchor == "install"
+    for gone in ("hidden comment", "block comment", ":toc:", "|===", "----", "ifdef"):
+        assert gone not in document.text
+    assert "include::other.adoc[]" in document.text
+    assert "conditional text" in document.text
+
+
+def test_blocks_of_a_document() -> None:
+    document = parse((FIXTURES / "guide.adoc").read_text(encoding="utf-8"))
+    found = [(block.kind, document.text[block.start : block.end]) for block in document.blocks]
+    assert (BlockKind.CODE, "[source,bash]\n== not a heading\n# comment\n\nmake") in found
+    heads = [
+        document.text[block.start : block.header_end]
+        for block in document.blocks
+        if block.kind is BlockKind.TABLE
+    ]
+    assert heads == ["|A |B", "|Name |Value"]
+    note = {
+        block.group
+        for block in document.blocks
+        if document.text[block.start : block.end] in ("NOTE:", "Inside note.", "* in note")
+    }
+    assert len(note) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("= A\n\n== B ==\n\n=== C\n\n== D\n", ["A", "A > B", "A > B > C", "A > D"]),
+        ("# A\n\n## B\n", ["A", "A > B"]),
+        ("Old\n===\n\nSub\n---\n", ["Old", "Old > Sub"]),
+        ("----\n== no\n----\n\n== Yes\n", ["Yes"]),
+        ("----\n== open block is text\n\n== Yes\n", ["Yes"]),
+        ("====\n== In example\n====\n", ["In example"]),
+        ("== https://x.y[Link] and `code`\n", ["Link and code"]),
+        ("text\n== no heading\n", []),
+    ],
+)
+def test_headings(source: str, expected: list[str]) -> None:
+    assert paths(parse(source)) == expected
