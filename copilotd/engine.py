@@ -201,6 +201,7 @@ class Engine:
         encoder, notices = self._wait_for_encoder(reporter)
         clock.lap("model")
         retrieval, freshness = self._find(query, encoder, request.scope, request.top_k, reporter, clock)
+        notices += self._left_out(request.scope)
         threshold = self.settings.confidence_threshold if request.threshold is None else request.threshold
         min_score = self.settings.min_score if request.min_score is None else request.min_score
         verdict = judge(retrieval, threshold=threshold, min_score=min_score)
@@ -242,6 +243,7 @@ class Engine:
         encoder = self._embedder.encoder
         notices = [] if encoder is not None else [self._words_only()]
         retrieval, freshness = self._find(query, encoder, request.scope, request.top_k, reporter, clock)
+        notices += self._left_out(request.scope)
         verdict = judge(
             retrieval, threshold=self.settings.confidence_threshold, min_score=self.settings.min_score
         )
@@ -497,6 +499,16 @@ class Engine:
                 if not self._loop.take_damaged():
                     break
         return retrieval, freshness
+
+    def _left_out(self, scope: Scope) -> list[str]:
+        """Says which roots are not cited just now: an empty answer must not look like ignorance."""
+        return [
+            f"{printable(watch.root.path)} is {watch.state.value}: its documents are left out."
+            for watch in self._reconciler.watches()
+            if watch.suspended_ns is not None
+            and watch.known
+            and (scope.namespaces is None or watch.root.namespace in scope.namespaces)
+        ]
 
     @contextmanager
     def _question(self) -> Iterator[None]:

@@ -34,6 +34,8 @@ from copilotd.types import Root, RootState, ScanResult, SourceFile, StatFingerpr
 _RACY_NS = 2_000_000_000
 
 _RULE_NAMES = frozenset({*IGNORE_FILES, ".git"})
+# Our own shortage says nothing of the folder.
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _VANISHED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 # Absolute path, then mtime_ns, size, ctime_ns and inode of the last look.
@@ -278,6 +280,8 @@ class Scanner:
         except OSError as error:
             if error.errno in _VANISHED:
                 return None
+            if error.errno in _OURS:
+                raise
             folder.error = f"folder cannot be read: {error.strerror}"
             return folder
         try:

@@ -142,7 +142,7 @@ class Reconciler:
         self._watches: dict[int, RootWatch] = {}
         self._todo: dict[Key, Work] = {}
         self._working: dict[Key, Work] = {}
-        self._lanes: dict[bool, list[tuple[int, int, Key]]] = {False: [], True: []}
+        self._lanes: dict[bool, list[tuple[tuple[bool, int], int, Key]]] = {False: [], True: []}
         self._order = itertools.count()
         self._tallies: list[Tally] = []
         self._applied = 0
@@ -433,8 +433,10 @@ class Reconciler:
         return known.fingerprint != item.action.source.fingerprint
 
     def _enqueue(self, key: Key, work: Work) -> None:
-        # Newest first: what was saved a moment ago is what the next question is about.
-        priority = -work.action.source.fingerprint.mtime_ns
+        # Edits before bulk work, and newest first: what was saved a moment ago is what the next question is about.
+        # Tools that keep old times (cp -p, rsync -a) can't set ctime.
+        stat = work.action.source.fingerprint
+        priority = (work.bulk, -max(stat.mtime_ns, stat.ctime_ns))
         heapq.heappush(self._lanes[self._is_isolated(key[1])], (priority, next(self._order), key))
 
     @staticmethod
@@ -457,12 +459,15 @@ class Reconciler:
             self._tallies.remove(tally)
 
     def backlog(self, root_id: int | None = None) -> list[str]:
-        """Returns the paths of files known to differ from the index, unsettled ones among them."""
+        """Returns the paths of files known to differ from the index, unsettled ones among them; bulk work last."""
         with self._condition:
-            paths = [key[1] for key in (*self._todo, *self._working) if root_id in (None, key[0])]
+            items = [*self._working.items(), *self._todo.items()]
+            mine = [(key[1], item.bulk) for key, item in items if root_id in (None, key[0])]
+            paths = [path for path, bulk in mine if not bulk]
             for watch in self._watches.values():
                 if root_id in (None, watch.root.id):
                     paths += watch.unsettled
+            paths += [path for path, bulk in mine if bulk]
             return list(dict.fromkeys(paths))
 
     def wait_idle(self, root_id: int | None, keep_waiting: Callable[[], bool]) -> bool:

@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -49,7 +50,7 @@ class BreakingEncoder(HashingEncoder):
 
     broken = False
 
-    def encode(self, texts: list[str]) -> Float32Array:  # type: ignore[override]
+    def encode(self, texts: Sequence[str]) -> Float32Array:
         if self.broken:
             raise MemoryError("no memory left for the model")
         return super().encode(texts)
