@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from support.pages import anchors, commands, comparable, examples, links, missing_lines
 
+from copilotd.ingest.parse import supported_suffixes
 from copilotd.settings import Settings, setting_names
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -137,6 +138,16 @@ def test_every_setting_is_explained_with_its_default() -> None:
             assert float(shown) == field.default, field.name
         elif isinstance(field.default, str) and field.default:
             assert shown == field.default, field.name
+
+
+def test_every_format_is_in_the_table() -> None:
+    text = (REPOSITORY / "docs" / "formats.md").read_text(encoding="utf-8")
+    named = {
+        name
+        for row in re.findall(r"^\| (`\.[^|]*) \|", text, re.MULTILINE)
+        for name in re.findall(r"`(.+?)`", row)
+    }
+    assert named == set(supported_suffixes())
 
 
 def test_the_two_commands_open_the_readme() -> None:
