@@ -10,5 +10,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SHARED = REPOSITORY.parent / "shared"
 
 needs_shared = pytest.mark.skipif(
-    not (SHARED / "cases").is_dir(), reason="the shared cases and evaluation sets are not beside this checkout"
+    not (SHARED / "cases").is_dir(),
+    reason="the shared cases and evaluation sets are not beside this checkout",
 )
