@@ -56,6 +56,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("start", "lifecycle", "Start the daemon."),
             ("stop", "lifecycle", "Stop the daemon."),
             ("restart", "lifecycle", "Stop the daemon and start it again."),
+            ("logs", "logs", "Print the end of the daemon's log; -f follows it."),
             ("check", "check", "Verify the index, and mend it with --repair."),
             ("model", "model", "List, fetch or verify embedding models."),
         ),

@@ -509,6 +509,28 @@ def test_a_damaged_memory_of_the_last_answer_is_none(home: Home, stored: bytes) 
     assert "There is no last answer." in home.run("section", "1").err
 
 
+def test_logs(home: Home) -> None:
+    none = home.run("logs")
+    assert none.code == 1
+    assert "There is no log yet" in none.err
+    log = home.state / "log" / "copilotd.log"
+    log.parent.mkdir()
+    log.write_bytes(b"one\ntwo \x1b[2Jclear\n\xffthree\n")
+    assert home.run("logs", "-n", "2").out == "two [2Jclear\n\N{REPLACEMENT CHARACTER}three\n"
+    follower = subprocess.Popen(
+        home.command("logs", "-f"), env=home.env, cwd=home.path, stdout=subprocess.PIPE, text=True
+    )
+    assert follower.stdout is not None
+    assert [follower.stdout.readline() for _ in range(3)][0] == "one\n"
+    with log.open("a") as file:
+        file.write("four\n")
+    assert follower.stdout.readline() == "four\n"
+    log.write_text("anew\n")
+    assert follower.stdout.readline() == "anew\n"
+    follower.terminate()
+    follower.communicate(timeout=20)
+
+
 def test_status(home: Home) -> None:
     with scripted(home, status=reply(STATUS)):
         done = home.run("status")

@@ -1,0 +1,66 @@
+"""``copilot logs``: the daemon's log, without the daemon."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from pathlib import Path
+
+import click
+
+from copilot_client.output import write_lines
+from copilotd.errors import CopilotError
+from copilotd.paths import find_places
+from copilotd.text import printable
+
+EXAMPLES = """\b
+Examples:
+  copilot logs                 the last 50 lines
+  copilot logs -n 500 | grep event=ask
+  copilot logs -f              and what comes
+"""
+
+_LOOK_EVERY_S = 0.25
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--lines", "-n", type=click.IntRange(0), default=50, show_default=True, help="How many lines.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing what is written; Ctrl-C ends it.")
+def logs(lines: int, follow: bool) -> None:
+    """Prints the end of the daemon's log."""
+    path = find_places().log_file
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            write_lines([_shown(line) for line in deque(file, maxlen=lines)])
+            position = file.tell()
+    except FileNotFoundError:
+        raise CopilotError(
+            f"There is no log yet at {printable(str(path))}.", "copilot start: the daemon writes one"
+        ) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CopilotError(
+            f"{printable(str(path))} can't be read: {reason}.", "check its permissions"
+        ) from None
+    while follow:
+        sys.stdout.flush()
+        time.sleep(_LOOK_EVERY_S)
+        position = _print_from(path, position)
+
+
+def _print_from(path: Path, position: int) -> int:
+    """Prints what stands behind ``position``; begins anew where the log was rotated. Returns the new end."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            file.seek(position if os.fstat(file.fileno()).st_size >= position else 0)
+            if news := file.read():
+                write_lines([_shown(line) for line in news.splitlines()])
+            return file.tell()
+    except OSError:
+        return 0
+
+
+def _shown(line: str) -> str:
+    return printable(line.rstrip("\n"), keep_newlines=False)
