@@ -521,7 +521,8 @@ def test_logs(home: Home) -> None:
         home.command("logs", "-f"), env=home.env, cwd=home.path, stdout=subprocess.PIPE, text=True
     )
     assert follower.stdout is not None
-    assert [follower.stdout.readline() for _ in range(3)][0] == "one\n"
+    shown = [follower.stdout.readline() for _ in range(3)]
+    assert shown[0] == "one\n"
     with log.open("a") as file:
         file.write("four\n")
     assert follower.stdout.readline() == "four\n"
