@@ -381,6 +381,28 @@ class Encoder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TokenVectors:
+    """What the model makes of each token of a text, in its context.
+
+    Attributes:
+        tokens: The tokens that have a letter or digit, without the marks of word pieces.
+        rows: ``(len(tokens), dimension)`` float32, L2-normalised.
+    """
+
+    tokens: tuple[str, ...]
+    rows: Float32Array
+
+
+@runtime_checkable
+class TokenEncoder(Encoder, Protocol):
+    """An encoder that can also tell the vectors of single tokens."""
+
+    def encode_tokens(self, texts: Sequence[str]) -> tuple[Float32Array, list[TokenVectors]]:
+        """Returns what ``encode`` does, and the vectors of each text's tokens, from one pass."""
+        ...
+
+
 # ------------------------------------------------------------------------------------- read path
 
 
@@ -490,6 +512,10 @@ class IndexReader(Protocol):
 
     def neighbours(self, chunk_id: int) -> list[int]:
         """Returns the ids of all chunks of the same document, in document order."""
+        ...
+
+    def packed_tokens(self, chunk_ids: Sequence[int]) -> dict[int, bytes]:
+        """Returns the packed token vectors of the chunks that have them; see :mod:`copilotd.embed.tokens`."""
         ...
 
 

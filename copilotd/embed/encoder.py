@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from copilotd.embed.models import LocatedModel, require_verified
 from copilotd.errors import ModelError
-from copilotd.types import Encoder, Float32Array
+from copilotd.types import Encoder, Float32Array, TokenVectors
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ class SentenceEncoder:
         self._inference_mode = inference_mode
         # The tokenizer keeps its padding state in one object: two threads inside it raise "Already borrowed".
         self._tokenizing = threading.Lock()
+        self._spoken = _spoken_tokens(transformer)
 
     def encode(self, texts: Sequence[str]) -> Float32Array:
         """Returns an ``(len(texts), dimension)`` float32 array of L2-normalised rows.
@@ -48,20 +49,50 @@ class SentenceEncoder:
         Raises:
             ModelError: The model gave something that is not a vector.
         """
+        return self._encode(texts, None)
+
+    def encode_tokens(self, texts: Sequence[str]) -> tuple[Float32Array, list[TokenVectors]]:
+        """Returns what ``encode`` does, and the vectors of each text's tokens, from one pass.
+
+        Raises:
+            ModelError: The model gave something that is not a vector.
+        """
+        tokens = [TokenVectors((), np.zeros((0, self.dimension), np.float32))] * len(texts)
+        return self._encode(texts, tokens), tokens
+
+    def _encode(self, texts: Sequence[str], tokens: list[TokenVectors] | None) -> Float32Array:
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
         # Padding costs as much as text: texts of like length go together.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for first in range(0, len(order), BATCH_SIZE):
             chosen = order[first : first + BATCH_SIZE]
-            vectors[chosen] = self._encode_batch([texts[i] for i in chosen])
+            rows, features = self._forward([texts[i] for i in chosen])
+            vectors[chosen] = rows
+            if tokens is not None:
+                for i, of_text in zip(chosen, self._tokens_of(features), strict=False):
+                    tokens[i] = of_text
         return vectors
 
-    def _encode_batch(self, texts: list[str]) -> Float32Array:
+    def _tokens_of(self, features: Any) -> Iterator[TokenVectors]:
+        """Yields each text's tokens that have a letter or digit; nothing for a model without token vectors."""
+        if self._spoken is None or "token_embeddings" not in features or "input_ids" not in features:
+            return
+        rows = features["token_embeddings"].detach().to("cpu").float().numpy()
+        for ids, mask, vectors in zip(
+            features["input_ids"].tolist(), features["attention_mask"].tolist(), rows, strict=True
+        ):
+            kept = [n for n, (i, real) in enumerate(zip(ids, mask, strict=True)) if real and self._spoken[i]]
+            chosen = vectors[kept]
+            norms = np.maximum(np.linalg.norm(chosen, axis=1, keepdims=True), 1e-12)
+            yield TokenVectors(tuple(self._spoken[ids[n]] for n in kept), chosen / norms)
+
+    def _forward(self, texts: list[str]) -> tuple[Float32Array, Any]:
         with self._tokenizing:
             # The tokenizer refuses lone surrogates.
             features = self._preprocess([text.encode("utf-8", "replace").decode() for text in texts])
         with self._inference_mode():
-            rows = self._transformer.forward(features)["sentence_embedding"]
+            features = self._transformer.forward(features)
+        rows = features["sentence_embedding"]
         vectors: Float32Array = rows.detach().to("cpu").float().numpy()
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.all(np.isfinite(norms)) or np.any(norms == 0):
@@ -69,7 +100,19 @@ class SentenceEncoder:
                 f"The embedding model {self.name!r} gave a vector that is not a number.",
                 "copilot model verify",
             )
-        return np.asarray(vectors / norms, dtype=np.float32)
+        return np.asarray(vectors / norms, dtype=np.float32), features
+
+
+def _spoken_tokens(transformer: Any) -> list[str] | None:
+    """Returns the letters and digits of each token of the vocabulary; empty for marks and special tokens."""
+    tokenizer: Any = getattr(transformer, "tokenizer", None)
+    if not hasattr(tokenizer, "convert_ids_to_tokens"):
+        return None
+    special = set(tokenizer.all_special_ids)
+    # Word pieces are marked in different ways: ## inside a word, \u2581 or \u0120 at the start of one.
+    pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    bare = [(piece or "").lstrip("#\u2581\u0120") for piece in pieces]
+    return [piece if piece.isalnum() and i not in special else "" for i, piece in enumerate(bare)]
 
 
 def load_encoder(model: LocatedModel) -> Encoder:

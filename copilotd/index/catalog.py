@@ -1,6 +1,6 @@
 """The catalog: one SQLite file that holds everything the index knows.
 
-Format (schema version 2; an older one is brought up to date when it is opened)::
+Format (schema version 3; an older one is brought up to date when it is opened)::
 
     roots      the watched folders
     files      every file a scan found: stat fingerprint, content hash, or why it is skipped
@@ -8,6 +8,7 @@ Format (schema version 2; an older one is brought up to date when it is opened):
     chunks     character spans into a document's text
     windows    slices of a chunk and the key of the vector of each
     vectors    key -> float32 vector; content-addressed, so equal text shares one
+    tokens     key -> the signs of the window's token vectors, which late interaction reads; goes with its vector
     pending    key -> text still to embed: the bridge between the two transactions of a file
     keywords   the FTS5 table of :mod:`copilotd.index.keywords`
     meta       generation and fingerprints
@@ -32,7 +33,7 @@ from copilotd.errors import IndexTooNew
 from copilotd.index import keywords
 from copilotd.types import Block, BlockKind, Document, Root, Section
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 DATABASE_NAME = "index.sqlite3"
 _APPLICATION_ID = 0x434F5049  # "COPI": tells file(1) and us whose database this is
 
@@ -114,10 +115,19 @@ CREATE TABLE vectors(
 CREATE TABLE pending(key BLOB PRIMARY KEY, text TEXT NOT NULL);
 """
 
+# Beside the vectors, not among them: start-up reads every vector and no tokens.
+_TOKENS = (
+    "CREATE TABLE tokens(key BLOB PRIMARY KEY, packed BLOB NOT NULL, checksum INTEGER NOT NULL)",
+    "CREATE TRIGGER tokens_go_with_vectors AFTER DELETE ON vectors"
+    " BEGIN DELETE FROM tokens WHERE key = old.key; END",
+)
+
 
 # What makes a database of each older version one of the next.
 _MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: ("ALTER TABLE roots ADD COLUMN poll INTEGER NOT NULL DEFAULT 0",),
+    # Vectors come with tokens now: windows that have none are embedded again.
+    2: (*_TOKENS, "DELETE FROM vectors", "UPDATE documents SET planner = ''"),
 }
 
 
@@ -177,6 +187,8 @@ def prepare(connection: sqlite3.Connection) -> None:
         for statement in _SCHEMA.split(";\n"):
             if statement.strip():
                 connection.execute(statement)
+        for statement in _TOKENS:
+            connection.execute(statement)
         keywords.create(connection)
         connection.execute("INSERT INTO meta VALUES ('generation', '0')")
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")

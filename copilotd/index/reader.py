@@ -180,6 +180,23 @@ class ReadView:
         )
         return [row[0] for row in rows]
 
+    def packed_tokens(self, chunk_ids: Sequence[int]) -> dict[int, bytes]:
+        """Returns the packed token vectors of the chunks that have them, their windows' one behind the other.
+
+        Damaged ones are left out: they only refine an order.
+        """
+        found: dict[int, bytes] = {}
+        for chunk_id in chunk_ids:
+            rows = self.connection.execute(
+                "SELECT t.packed, t.checksum FROM windows w JOIN tokens t ON t.key = w.key"
+                " WHERE w.chunk_id = ? ORDER BY w.id",
+                (chunk_id,),
+            )
+            packed = b"".join(part for part, crc in rows if catalog.checksum(part) == crc)
+            if packed:
+                found[chunk_id] = packed
+        return found
+
     def documents(self) -> list[tuple[int, str, str, str]]:
         """Returns (file id, relative path, root path, namespace) of every document that may be cited."""
         rows = self.connection.execute(

@@ -450,12 +450,15 @@ class Store:
             removed = self._delete_files(connection, file_ids)
         self._publish(removed)
 
-    def put_vectors(self, keys: Sequence[bytes], vectors: Float32Array) -> None:
+    def put_vectors(
+        self, keys: Sequence[bytes], vectors: Float32Array, packed_tokens: Sequence[bytes] = ()
+    ) -> None:
         """Stores vectors and makes every window with one of these keys findable.
 
         Args:
             keys: Content addresses.
             vectors: ``(len(keys), dim)`` float32, L2-normalised.
+            packed_tokens: Token vectors of each window, from a model that gives them.
 
         Raises:
             ValueError: A vector is not finite; nothing was stored.
@@ -483,6 +486,13 @@ class Store:
                     (key, planner),
                 ):
                     rows.append((window_id, chunk_id, root_id, blob, catalog.checksum(blob)))
+            connection.executemany(
+                "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)",
+                (
+                    (key, packed, catalog.checksum(packed))
+                    for key, packed in zip(keys, packed_tokens, strict=False)
+                ),
+            )
         self._publish((), rows)
 
     def drop_vectors(self) -> None:

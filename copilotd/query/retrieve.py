@@ -17,7 +17,8 @@ import numpy as np
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from copilotd.index.analysis import QueryTerms, QueryWord, analyse, analyse_query
+from copilotd.embed.tokens import nearest_tokens
+from copilotd.index.analysis import STOP_WORDS, QueryTerms, QueryWord, analyse, analyse_query
 from copilotd.index.keywords import match_any
 from copilotd.types import (
     BlockKind,
@@ -28,6 +29,8 @@ from copilotd.types import (
     Retrieval,
     Scope,
     StoredChunk,
+    TokenEncoder,
+    TokenVectors,
 )
 
 
@@ -44,23 +47,26 @@ class Weights:
             says much isn't treated as a perfect match.
         heading: Of the rarity-weighted share of the question's words that title and headings hold.
         phrase: Of the share of the question's word pairs that stand side by side in the chunk.
+        late: Of late interaction: the mean over the question's words of the cosine with the nearest word of
+            the chunk, each word as the model reads it in its context.
         stub: Taken from a chunk with next to no text below its heading: it names the matter, which makes
             its vector near, and answers nothing.
         stub_chars: Text from which nothing is taken.
         candidates: How many chunks of each retriever are looked at.
         refined: How many of the blended list are loaded and scored by heading and length.
-        read: How many of those are scored by phrase.
+        read: How many of those are scored by phrase and word by word.
     """
 
     lexical: float = 0.3
     smoothing: float = 10.0
     heading: float = 0.12
     phrase: float = 0.05
+    late: float = 2.0
     stub: float = 0.15
     stub_chars: int = 100
     candidates: int = 60
     refined: int = 30
-    read: int = 10
+    read: int = 12
 
 
 _GUESSED = 0.5
@@ -103,8 +109,9 @@ def retrieve(
     }
     clock.lap("keywords")
     dense: dict[int, float] = {}
+    words: TokenVectors | None = None
     if encoder is not None and query.strip():
-        vectors = encoder.encode([query])
+        vectors, words = _encode(encoder, query)
         clock.lap("encode")
         dense = _dense(index, vectors, list(lexical), weights.candidates, scope)
         clock.lap("vectors")
@@ -120,6 +127,9 @@ def retrieve(
     ranked.sort(key=_order)
     # Words of whole texts cost the most, so only the head of the list is read.
     head = [_with_phrases(hit, known.terms.phrases, weights.phrase) for hit in ranked[: weights.read]]
+    clock.lap("phrases")
+    head = _with_late(head, words, index, weights.late)
+    clock.lap("late")
     ranked = sorted(head + ranked[weights.read :], key=_order)
     evidence = _evidence(ranked, known)
     hits = _without_copies(ranked, top_k)
@@ -298,8 +308,40 @@ def _with_phrases(hit: Hit, pairs: Sequence[tuple[str, ...]], weight: float) -> 
         return hit
     body = analyse(hit.chunk.text)
     near = {(a, b) for step in (1, 2) for a, b in zip(body, body[step:], strict=False)}
-    bonus = weight * sum(pair in near for pair in pairs) / len(pairs)
-    return replace(hit, score=hit.score + bonus, details={**hit.details, "phrase": bonus})
+    return _with_part(hit, "phrase", weight * sum(pair in near for pair in pairs) / len(pairs))
+
+
+def _encode(encoder: Encoder, query: str) -> tuple[Float32Array, TokenVectors | None]:
+    """Returns the question's vector, and those of its deciding words from an encoder that gives them."""
+    if not isinstance(encoder, TokenEncoder):
+        return encoder.encode([query]), None
+    vectors, (tokens,) = encoder.encode_tokens([query])
+    kept = [n for n, token in enumerate(tokens.tokens) if token not in STOP_WORDS]
+    if not kept:
+        return vectors, tokens
+    return vectors, TokenVectors(tuple(tokens.tokens[n] for n in kept), tokens.rows[kept])
+
+
+def _with_late(
+    hits: Sequence[Hit], words: TokenVectors | None, index: IndexReader, weight: float
+) -> list[Hit]:
+    """Adds how near the chunk's nearest word is to each word of the question, on average.
+
+    A chunk that is not embedded yet counts as the worst of the others: it may be as good as any, and
+    nothing says so.
+    """
+    if words is None or not words.tokens:
+        return list(hits)
+    packed = index.packed_tokens([hit.chunk.id for hit in hits])
+    means = {
+        chunk_id: float(nearest_tokens(words.rows, of_chunk).mean()) for chunk_id, of_chunk in packed.items()
+    }
+    worst = min(means.values(), default=0.0)
+    return [_with_part(hit, "late", weight * means.get(hit.chunk.id, worst)) for hit in hits]
+
+
+def _with_part(hit: Hit, name: str, value: float) -> Hit:
+    return replace(hit, score=hit.score + value, details={**hit.details, name: value})
 
 
 def _without_copies(hits: Sequence[Hit], limit: int) -> list[Hit]:

@@ -8,9 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from copilotd.embed.tokens import pack_tokens
 from copilotd.errors import CopilotError, ShuttingDown
 from copilotd.index.store import Store
-from copilotd.types import Encoder
+from copilotd.types import Encoder, TokenEncoder
 from copilotd.update.writer import Writer
 
 _log = logging.getLogger(__name__)
@@ -161,9 +162,15 @@ class Embedder:
         encoder = self._encoder
         if not work or encoder is None:
             return
-        vectors = encoder.encode([text for _, text in work])
         keys = [key for key, _ in work]
-        self._writer.run(lambda: self._store.put_vectors(keys, vectors), urgent=urgent)
+        texts = [text for _, text in work]
+        packed: list[bytes] = []
+        if isinstance(encoder, TokenEncoder):
+            vectors, tokens = encoder.encode_tokens(texts)
+            packed = [pack_tokens(of_text.rows) for of_text in tokens]
+        else:
+            vectors = encoder.encode(texts)
+        self._writer.run(lambda: self._store.put_vectors(keys, vectors, packed), urgent=urgent)
         with self._condition:
             self.embedded_total += len(work)
             self._condition.notify_all()

@@ -360,3 +360,38 @@ def test_vectors_are_stored_as_given(bench: Bench) -> None:
         scores = view.score_chunks(query, [2])
     assert np.isclose(scores[0, 0], 1.0, atol=1e-5)
     assert written.chunks_new == 3
+
+
+def test_tokens_come_and_go_with_their_vectors(bench: Bench) -> None:
+    written = bench.write("a.md", TEXT, embed=False)
+    work = bench.store.pending_texts(written.keys)
+    packed = [bytes([number]) * 8 for number in range(len(work))]
+    bench.store.put_vectors(
+        [key for key, _ in work], ENCODER.encode([text for _, text in work]), packed_tokens=packed
+    )
+    with bench.store.read() as view:
+        assert sorted(view.packed_tokens([1, 2, 3, 99]).values()) == packed
+    database = sqlite3.connect(bench.store.folder / DATABASE_NAME)
+    with database:
+        database.execute("UPDATE tokens SET packed = x'00' WHERE packed = ?", (packed[0],))
+    with bench.store.read() as view:
+        assert sorted(view.packed_tokens([1, 2, 3]).values()) == packed[1:], "damaged ones are left out"
+    bench.store.remove_files([written.file_id])
+    assert bench.store.trim_vectors(0) == len(packed)
+    assert database.execute("SELECT count(*) FROM tokens").fetchone() == (0,)
+    database.close()
+
+
+def test_an_index_from_before_tokens_is_embedded_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "index")
+    bench.write("a.md", TEXT)
+    bench.store.close()
+    with sqlite3.connect(tmp_path / "index" / DATABASE_NAME) as database:
+        database.execute("DROP TRIGGER tokens_go_with_vectors")
+        database.execute("DROP TABLE tokens")
+        database.execute("PRAGMA user_version = 2")
+    database.close()
+    store = load_index(tmp_path / "index")
+    [file_id] = store.unplanned_files(PLANNER.fingerprint)
+    assert len(store.replan_document(file_id, PLANNER.fingerprint, plan)) == 3
+    store.close()

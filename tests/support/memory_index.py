@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pathspec
 
+from copilotd.embed.tokens import pack_tokens
 from copilotd.index import keywords
 from copilotd.types import (
     DEFAULT_NAMESPACE,
@@ -20,6 +21,7 @@ from copilotd.types import (
     KeywordHit,
     Scope,
     StoredChunk,
+    TokenEncoder,
 )
 
 WindowTexts = Callable[[Document, Chunk], Sequence[str]]
@@ -45,6 +47,7 @@ class MemoryIndex:
         self._roots: dict[str, str] = {}
         self._rows: list[int] = []
         self._pending: list[str] = []
+        self._packed: dict[int, bytes] = {}
         self._vectors: Float32Array = np.zeros((0, encoder.dimension if encoder else 0), np.float32)
 
     def add(
@@ -119,10 +122,21 @@ class MemoryIndex:
     def neighbours(self, chunk_id: int) -> list[int]:
         return list(self._documents[self._chunks[chunk_id].document_id])
 
+    def packed_tokens(self, chunk_ids: Sequence[int]) -> dict[int, bytes]:
+        self._encode_pending()
+        return {chunk_id: self._packed[chunk_id] for chunk_id in chunk_ids if chunk_id in self._packed}
+
     def _encode_pending(self) -> None:
-        if self._encoder is not None and self._pending:
-            self._vectors = np.vstack([self._vectors, self._encoder.encode(self._pending)])
-            self._pending = []
+        if self._encoder is None or not self._pending:
+            return
+        if isinstance(self._encoder, TokenEncoder):
+            vectors, tokens = self._encoder.encode_tokens(self._pending)
+            for row, of_text in zip(self._rows[-len(tokens) :], tokens, strict=True):
+                self._packed[row] = self._packed.get(row, b"") + pack_tokens(of_text.rows)
+        else:
+            vectors = self._encoder.encode(self._pending)
+        self._vectors = np.vstack([self._vectors, vectors])
+        self._pending = []
 
     def _allowed(self, scope: Scope) -> set[int]:
         spec = pathspec.PathSpec.from_lines("gitignore", scope.paths) if scope.paths else None
