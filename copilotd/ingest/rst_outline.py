@@ -41,6 +41,7 @@ class Structure:
         literals: First and last line of literal blocks.
         tables: First lines of grid and simple tables.
         unseen: First and last line of comments and of link targets without a URL.
+        substitutions: Name (lower-case) to the text that stands for it.
         labels: Last line to name of a link target.
     """
 
@@ -50,4 +51,5 @@ class Structure:
     literals: list[tuple[int, int]] = field(default_factory=list)
     tables: list[int] = field(default_factory=list)
     unseen: list[tuple[int, int]] = field(default_factory=list)
+    substitutions: dict[str, str] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)

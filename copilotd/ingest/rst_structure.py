@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +28,7 @@ from copilotd.types import BlockKind
 
 _TARGET_TEXT = re.compile(r"^(.*?)\s*<[^<>]*>$", re.DOTALL)
 _NO_REPLACEMENT = re.compile(r"\.\.[ ]+\|[^|]+\|[ ]+(?!replace::)[\w-]+::")
+_SUBSTITUTION = re.compile("\0([^\0]*)\0")
 _MAX_TITLE = 1_000
 _MARKUP = re.compile(r"[`*|_\\]")
 
@@ -41,10 +44,20 @@ def read_structure(text: str) -> Structure:
     parser = rst.Parser(inliner=_Inliner())
     parser.state_classes = _STATES
     parser.parse(text, document)
+    structure.titles[:] = [
+        replace(title, words=_substituted(title.words, structure.substitutions)) for title in structure.titles
+    ]
     _Walk(structure).children(document, 0, BlockKind.PARAGRAPH)
     return structure
 
 
+def _substituted(words: str, substitutions: Mapping[str, str]) -> str:
+    if "\0" not in words:
+        return words
+    return _SUBSTITUTION.sub(lambda match: substitutions.get(match[1].lower(), "") or match[1], words)
+
+
+@cache
 def _settings() -> Any:
     settings = frontend.get_default_settings(rst.Parser)
     settings.file_insertion_enabled = False
@@ -75,11 +88,11 @@ class _Inliner:
     """Leaves the markup of text alone; docutils' own inliner, which must not be extended, reads titles."""
 
     def __init__(self) -> None:
-        self._titles = states.Inliner()
-        self._titles.interpreted = _interpreted
+        self._settings: Any = None
+        self._titles: Any = None
 
     def init_customizations(self, settings: Any) -> None:
-        self._titles.init_customizations(settings)
+        self._settings = settings
 
     def parse(
         self, text: str, lineno: int, memo: Any, parent: nodes.Element
@@ -90,11 +103,18 @@ class _Inliner:
         return uri
 
     def words(self, text: str, lineno: int, memo: Any, parent: nodes.Element) -> str:
-        """Returns ``text`` without its markup."""
+        """Returns ``text`` without its markup; substitutions stand between NULs, as they may come later."""
         if not _MARKUP.search(text) or len(text) > _MAX_TITLE:
             return text
+        if self._titles is None:
+            self._titles = states.Inliner()
+            self._titles.interpreted = _interpreted
+            self._titles.init_customizations(self._settings)
         found, _ = self._titles.parse(text, lineno, memo, parent)
-        return "".join(node.astext() for node in found)
+        return "".join(
+            f"\0{node.astext()}\0" if isinstance(node, nodes.substitution_reference) else node.astext()
+            for node in found
+        )
 
 
 class _AnyOption(dict[str, Any]):
@@ -117,6 +137,8 @@ class _Directive(rst.Directive):  # type: ignore[misc]
 
     def run(self) -> list[nodes.Node]:
         name = self.name.lower()
+        if name == "replace":
+            return [nodes.Text(" ".join([*self.arguments, *self.content]))]
         here = nodes.container()
         here.line = _line_of(self.state_machine, self.lineno)
         here["kind"] = name
@@ -206,6 +228,8 @@ class _Noting:
                 node.line = first
             elif isinstance(node, nodes.substitution_definition | nodes.footnote | nodes.citation):
                 node.line = first
+                if isinstance(node, nodes.substitution_definition):
+                    outline.substitutions[node["names"][0].lower()] = node.astext()
         if _NO_REPLACEMENT.match(match.string):
             outline.unseen.append((first, last))
         return found, blank_finish

@@ -108,6 +108,7 @@ def test_blocks_of_a_sphinx_document() -> None:
         ("A\n=\n\nB\n~\n\nC\n=\n", ["A", "A > B", "C"]),
         ("====\nOver\n====\n\nA\n====\n\nB\n----\n", ["Over", "Over > A", "Over > A > B"]),
         ("A ``code`` `link <http://x.y>`_ |s|\n" + "=" * 40, ["A code link s"]),
+        ("|N| type\n========\n\n.. |N| replace:: Numeric\n", ["Numeric type"]),
         (".. only:: html\n\n   In\n   --\n\n   Words.\n", ["In"]),
         ("Title\n=====\n\n====  ====\na     b\n====  ====\n1     2\n====  ====\n", ["Title"]),
         ("One\n===\n\nText\n\n----\n\nMore\n", ["One"]),
