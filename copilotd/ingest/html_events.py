@@ -8,10 +8,11 @@ tags (29 s for 200 kB of ``<!--``, Python 3.11, 2026-11-30).
 from __future__ import annotations
 
 import html
-import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+import regex as re
 
 from copilotd.ingest.outline import names
 

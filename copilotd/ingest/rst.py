@@ -6,8 +6,9 @@ adornments, comments, labels, options of directives, table borders.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
+
+import regex as re
 
 from copilotd.ingest import rst_names
 from copilotd.ingest.decode import decode
