@@ -156,6 +156,7 @@ class Engine:
         if self._watcher is None:
             self._loop.replan()
         else:
+            self._loop.count_unplanned()
             self._loop.start()
             self._watcher.start()
             for watch in self._reconciler.watches():
@@ -558,6 +559,7 @@ class Engine:
         with self._store.read() as view:
             generation = view.generation
             _, documents = view.pending_counts() if self._embedder.encoder is not None else (0, 0)
+            documents += self._loop.unplanned
             if documents:
                 waiting = [path for path in view.pending_paths(_PENDING_PATHS) if path not in paths]
                 return Freshness(

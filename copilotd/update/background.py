@@ -78,7 +78,12 @@ class ModelLoader:
 
 
 class ReconcileLoop:
-    """Looks at roots when woken and from time to time, and keeps house in between."""
+    """Looks at roots when woken and from time to time, and keeps house in between.
+
+    Attributes:
+        swept: Set once every root was looked at.
+        unplanned: Documents whose windows are still to be planned for this model.
+    """
 
     def __init__(
         self,
@@ -104,6 +109,7 @@ class ReconcileLoop:
         self._woken: set[int] = set()
         self._stop = threading.Event()
         self.swept = threading.Event()
+        self.unplanned = 0
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
 
     def start(self) -> None:
@@ -191,7 +197,8 @@ class ReconcileLoop:
         planner = self._reader.planner
         if planner is None:
             return
-        for file_id in self._store.unplanned_files(planner.fingerprint):
+        files = self.count_unplanned()
+        for file_id in files:
             if self._stop.is_set():
                 return
             self._writer.run(
@@ -200,4 +207,12 @@ class ReconcileLoop:
                 ),
                 urgent=False,
             )
+            self.unplanned -= 1
             self._embedder.wake()
+
+    def count_unplanned(self) -> list[int]:
+        """Returns the documents whose windows are still to be planned for this model."""
+        planner = self._reader.planner
+        files = [] if planner is None else self._store.unplanned_files(planner.fingerprint)
+        self.unplanned = len(files)
+        return files
