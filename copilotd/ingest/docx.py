@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from importlib.util import find_spec
 from typing import Any
 
 from copilotd.errors import ParseError
@@ -24,7 +25,8 @@ class DocxParser:
     """Reads ``.docx`` files."""
 
     name = "docx"
-    version = 1
+    # Installing the extra is a change of the parser: what was skipped for want of it is read again.
+    version = 2 if find_spec("docx") else 1
     suffixes: tuple[str, ...] = (".docx",)
     isolated = True
 
