@@ -4,7 +4,9 @@ The probability comes from raw evidence, never from rank-fused scores: those say
 best, not whether the best is good. The features, all from :attr:`Retrieval.evidence`:
 
 ================  ==============================================================================
-``cosine``        between the question and the first passage's best window
+``met``           how near the first passage's nearest words are to the deciding words of the question, on
+                  average: cosines of late interaction
+``worst_met``     the same for the third of them that is met worst
 ``coverage``      rarity-weighted share of the question's words in the first passage; a word that
                   the corpus doesn't know weighs most; 0 for a question of common words only
 ``rarest_held``   1 where the first three passages hold every word of the question between them, 0
@@ -13,7 +15,7 @@ best, not whether the best is good. The features, all from :attr:`Retrieval.evid
 
 ``calibration.json`` holds a logistic regression over them, fitted by ``benchmarks/calibrate.py``
 with whole projects left out, both classes weighing the same, so that 0.5 is the balanced point. It
-holds a second one without ``cosine``, whose scale depends on the embedding model: the rule for
+holds a second one without the cosines, whose scale depends on the embedding model: the rule for
 another model, and for words alone while it loads.
 """
 
@@ -56,7 +58,7 @@ class Calibrations:
 
     Attributes:
         model: Name of the embedding model that ``dense`` was fitted for.
-        dense: With the cosine.
+        dense: With cosines.
         words: Without it, for every other case.
     """
 
@@ -87,7 +89,7 @@ def judge(retrieval: Retrieval, *, threshold: float, min_score: float = 0.0) -> 
     if not retrieval.hits:
         return Verdict(False, 0.0, ConfidenceLevel.INSUFFICIENT, "no passage was found")
     calibrations = load_calibrations()
-    fitted = retrieval.dense and retrieval.model == calibrations.model
+    fitted = retrieval.model == calibrations.model and "met" in retrieval.evidence
     calibration = calibrations.dense if fitted else calibrations.words
     confidence = calibration.probability(retrieval.evidence)
     reason = _reason(retrieval, calibrations.model if not fitted else "")

@@ -47,26 +47,26 @@ class Weights:
             says much isn't treated as a perfect match.
         heading: Of the rarity-weighted share of the question's words that title and headings hold.
         phrase: Of the share of the question's word pairs that stand side by side in the chunk.
-        late: Of late interaction: the mean over the question's words of the cosine with the nearest word of
-            the chunk, each word as the model reads it in its context.
+        late: Of late interaction: the mean over the question's words, common ones too, of the cosine with
+            the nearest word of the chunk, each word as the model reads it in its context.
         stub: Taken from a chunk with next to no text below its heading: it names the matter, which makes
             its vector near, and answers nothing.
         stub_chars: Text from which nothing is taken.
         candidates: How many chunks of each retriever are looked at.
-        refined: How many of the blended list are loaded and scored by heading and length.
-        read: How many of those are scored by phrase and word by word.
+        refined: How many of the blended list are loaded and scored by heading, length and late interaction.
+        read: How many of those are scored by phrase.
     """
 
     lexical: float = 0.3
     smoothing: float = 10.0
     heading: float = 0.12
     phrase: float = 0.05
-    late: float = 2.0
+    late: float = 4.0
     stub: float = 0.15
     stub_chars: int = 100
     candidates: int = 60
-    refined: int = 30
-    read: int = 12
+    refined: int = 24
+    read: int = 10
 
 
 _GUESSED = 0.5
@@ -128,10 +128,13 @@ def retrieve(
     # Words of whole texts cost the most, so only the head of the list is read.
     head = [_with_phrases(hit, known.terms.phrases, weights.phrase) for hit in ranked[: weights.read]]
     clock.lap("phrases")
-    head = _with_late(head, words, index, weights.late)
+    near = _near_words(words, index, [hit.chunk.id for hit in ranked])
+    ranked = _with_late(head + ranked[weights.read :], near, weights.late)
     clock.lap("late")
-    ranked = sorted(head + ranked[weights.read :], key=_order)
+    ranked.sort(key=_order)
     evidence = _evidence(ranked, known)
+    if ranked and words is not None and ranked[0].chunk.id in near:
+        evidence.update(_met(words.tokens, near[ranked[0].chunk.id], known))
     hits = _without_copies(ranked, top_k)
     clock.lap("rank")
     return Retrieval(
@@ -312,30 +315,30 @@ def _with_phrases(hit: Hit, pairs: Sequence[tuple[str, ...]], weight: float) -> 
 
 
 def _encode(encoder: Encoder, query: str) -> tuple[Float32Array, TokenVectors | None]:
-    """Returns the question's vector, and those of its deciding words from an encoder that gives them."""
+    """Returns the question's vector, and those of its tokens from an encoder that gives them."""
     if not isinstance(encoder, TokenEncoder):
         return encoder.encode([query]), None
     vectors, (tokens,) = encoder.encode_tokens([query])
-    kept = [n for n, token in enumerate(tokens.tokens) if token not in STOP_WORDS]
-    if not kept:
-        return vectors, tokens
-    return vectors, TokenVectors(tuple(tokens.tokens[n] for n in kept), tokens.rows[kept])
+    return vectors, tokens if tokens.tokens else None
 
 
-def _with_late(
-    hits: Sequence[Hit], words: TokenVectors | None, index: IndexReader, weight: float
-) -> list[Hit]:
-    """Adds how near the chunk's nearest word is to each word of the question, on average.
+def _near_words(
+    words: TokenVectors | None, index: IndexReader, chunk_ids: Sequence[int]
+) -> dict[int, Float32Array]:
+    """Returns how near each chunk's nearest word is to each of the question's; none for chunks without tokens."""
+    if words is None:
+        return {}
+    packed = index.packed_tokens(chunk_ids)
+    return {chunk_id: nearest_tokens(words.rows, of_chunk) for chunk_id, of_chunk in packed.items()}
+
+
+def _with_late(hits: list[Hit], near: Mapping[int, Float32Array], weight: float) -> list[Hit]:
+    """Adds how near the question's words are met, on average.
 
     A chunk that is not embedded yet counts as the worst of the others: it may be as good as any, and
     nothing says so.
     """
-    if words is None or not words.tokens:
-        return list(hits)
-    packed = index.packed_tokens([hit.chunk.id for hit in hits])
-    means = {
-        chunk_id: float(nearest_tokens(words.rows, of_chunk).mean()) for chunk_id, of_chunk in packed.items()
-    }
+    means = {chunk_id: float(similar.mean()) for chunk_id, similar in near.items()}
     worst = min(means.values(), default=0.0)
     return [_with_part(hit, "late", weight * means.get(hit.chunk.id, worst)) for hit in hits]
 
@@ -372,6 +375,15 @@ def _evidence(hits: Sequence[Hit], known: _Known) -> dict[str, float]:
         "coverage": known.covered(held[0]),
         "rarest_held": 1 - known.rarest_missing(held),
     }
+
+
+def _met(tokens: Sequence[str], near: Float32Array, known: _Known) -> dict[str, float]:
+    """Returns how near the deciding words of the question are met, on average and in the worst third."""
+    deciding = [n for n, token in enumerate(tokens) if token not in STOP_WORDS]
+    if not deciding or known.terms.only_stop_words:
+        return {"met": 0.0, "worst_met": 0.0}
+    sims = np.sort(near[deciding])
+    return {"met": float(sims.mean()), "worst_met": float(sims[: max(1, len(sims) // 3)].mean())}
 
 
 def _all_tokens(chunk: StoredChunk) -> list[str]:
