@@ -395,3 +395,78 @@ def test_an_index_from_before_tokens_is_embedded_again(tmp_path: Path) -> None:
     [file_id] = store.unplanned_files(PLANNER.fingerprint)
     assert len(store.replan_document(file_id, PLANNER.fingerprint, plan)) == 3
     store.close()
+
+
+def test_an_older_index_is_brought_up_to_date_and_kept(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "index")
+    bench.write("a.md", TEXT)
+    bench.store.close()
+    path = tmp_path / "index" / DATABASE_NAME
+    with sqlite3.connect(path) as database:
+        # What version 1 had.
+        database.execute("ALTER TABLE roots DROP COLUMN poll")
+        database.execute("DROP TRIGGER tokens_go_with_vectors")
+        database.execute("DROP TABLE tokens")
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    store = load_index(tmp_path / "index")
+    assert store.notes == []
+    assert [(stored.root.path, stored.root.poll) for stored in store.roots()] == [("/docs", False)]
+    bench.store = store
+    assert bench.by_words("celadon")
+    [file_id] = store.unplanned_files(PLANNER.fingerprint)
+    bench.embed(store.replan_document(file_id, PLANNER.fingerprint, plan))
+    assert bench.by_meaning("celadon")
+    bench.sound()
+    store.close()
+
+
+@pytest.mark.parametrize("after", range(1, 40, 3))
+def test_a_transaction_that_fails_anywhere_changes_nothing_and_blocks_nothing(
+    tmp_path: Path, after: int
+) -> None:
+    bench = Bench(tmp_path / "index")
+    first = bench.write("a.md", TEXT)
+    left = after
+
+    def authorize(*_: object) -> int:
+        nonlocal left
+        left -= 1
+        return sqlite3.SQLITE_OK if left > 0 else sqlite3.SQLITE_DENY
+
+    bench.store._connection.set_authorizer(authorize)
+    with pytest.raises(sqlite3.DatabaseError):
+        bench.write("a.md", TEXT.replace("celadon", "shino"), replaces=first.file_id)
+    bench.store._connection.set_authorizer(None)
+    assert bench.by_words("celadon")
+    bench.write("a.md", TEXT.replace("celadon", "shino"), replaces=first.file_id)
+    assert bench.by_words("celadon") == []
+    bench.sound()
+    bench.store.close()
+
+
+def test_a_vector_that_is_no_number_is_refused(bench: Bench) -> None:
+    written = bench.write("a.md", TEXT, embed=False)
+    rows = np.full((len(written.keys), ENCODER.dimension), np.nan, np.float32)
+    with pytest.raises(ValueError, match="not a number"):
+        bench.store.put_vectors(list(written.keys), rows)
+    assert len(bench.store.pending_windows(10)) == 3
+
+
+def test_pending_text_of_another_model_is_dropped_and_planned_anew(bench: Bench) -> None:
+    written = bench.write("a.md", TEXT, embed=False)
+    bench.store.load_vectors("another")
+    assert bench.store.pending_windows(10) == []
+    bench.store.load_vectors(PLANNER.fingerprint)
+    assert bench.store.unplanned_files(PLANNER.fingerprint) == [written.file_id]
+    bench.embed(bench.store.replan_document(written.file_id, PLANNER.fingerprint, plan))
+    assert len(bench.store.vectors) == 3
+
+
+def test_vectors_in_memory_that_cannot_follow_are_filled_anew(bench: Bench) -> None:
+    """As after an error of FAISS between the commit and its change."""
+    bench.write("a.md", TEXT)
+    bench.store.vectors.replace_all([(999, 1, 1)], np.zeros((1, 7), np.float32))
+    bench.write("b.md", TEXT.replace("celadon", "shino"))
+    assert any("filled anew" in note for note in bench.store.notes)
+    assert any("celadon" in text for text in bench.by_meaning("celadon"))
