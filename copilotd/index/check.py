@@ -29,6 +29,7 @@ _ORPHANS = (
     ("windows", "chunk_id NOT IN (SELECT id FROM chunks)"),
     ("pending", "key NOT IN (SELECT key FROM windows)"),
     ("pending", "key IN (SELECT key FROM vectors)"),
+    ("tokens", "key NOT IN (SELECT key FROM vectors)"),
 )
 
 
@@ -116,6 +117,9 @@ def check_vectors(connection: sqlite3.Connection) -> Iterator[tuple[bytes, Findi
             problem = "it is not normalised"
         if problem:
             yield key, Finding("vector", "", f"vector {key.hex()}: {problem}")
+    for key, packed, crc in connection.execute("SELECT key, packed, checksum FROM tokens"):
+        if catalog.checksum(packed) != crc:
+            yield key, Finding("vector", "", f"vector {key.hex()}: the checksum of its tokens is wrong")
 
 
 def check_memory(connection: sqlite3.Connection, vectors: VectorIndex, planner: str) -> Iterator[Finding]:
