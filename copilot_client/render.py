@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from copilot_client.terminal import Style, display_width, file_uri, fit
-from copilotd.text import one_line, printable
+from copilotd.text import bracketed, one_line, printable
 
 PREVIEW_LINES = 3
 DEFAULT_NAMESPACE = "default"
@@ -38,8 +38,8 @@ def json_text(value: object, *, ascii_only: bool = False, indent: int | None = N
 
 
 def label(place: JSONObject) -> str:
-    """Returns ``doc_title > section_heading``."""
-    return f"{_line(place.get('doc_title'))} > {_line(place.get('section_heading'))}"
+    """Returns ``[doc_title > section_heading]``."""
+    return bracketed(f"{_line(place.get('doc_title'))} > {_line(place.get('section_heading'))}")
 
 
 def location(place: JSONObject) -> str:
@@ -64,7 +64,7 @@ def place_uri(place: JSONObject) -> str:
 
 def _place_line(place: JSONObject, style: Style, *, name_namespace: bool) -> str:
     parts = [
-        style.bold(f"[{label(place)}]"),
+        style.bold(label(place)),
         style.link(style.dim(location(place)), place_uri(place)),
     ]
     if place.get("score") is not None:
@@ -106,7 +106,7 @@ def answer_stats(answer: JSONObject) -> list[str]:
     citations = answer.get("citations") or ()
     if not answer.get("known"):
         return [f"Not answered | top_score={float(answer.get('top_score') or 0):.2f}", *timings(answer)]
-    labels = dict.fromkeys(f"[{label(citation)}]" for citation in citations)
+    labels = dict.fromkeys(label(citation) for citation in citations)
     metric = (
         f"Answer generated | top_score={float(answer.get('top_score') or 0):.2f}"
         f" | citations={len(citations)} | sources: {', '.join(labels)}"

@@ -50,3 +50,19 @@ def one_line(text: str, limit: int) -> str:
         return flat
     cut = flat.rfind(" ", limit // 2, limit)
     return flat[: cut if cut > 0 else limit - 1].rstrip() + "…"
+
+
+def bracketed(label: str) -> str:
+    """Returns ``label`` between brackets, on one line; a citation is shown like this.
+
+    Brackets inside stay as they are, but where one closes the label and another opens behind it, as in
+    the heading ``Fee] [bank > Refunds``: that would read as two citations, so all are escaped as in Markdown.
+    """
+    flat = " ".join(printable(label, keep_newlines=False).split())
+    depth = 0
+    for position, character in enumerate(flat):
+        depth += (character == "[") - (character == "]")
+        if depth < 0 and "[" in flat[position:]:
+            flat = flat.replace("[", "\\[").replace("]", "\\]")
+            break
+    return f"[{flat}]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from copilotd.query.cite import answer_from_passages, make_citations
+from copilotd.query.cite import answer_from_passages, make_citations, render_label
 from copilotd.query.extract import compose, extract
 from copilotd.query.gate import handle_below_threshold
 from copilotd.types import (
@@ -79,7 +79,7 @@ def answer_question(
 
 def metric_line(answer: Answer) -> str:
     """Returns the seed's line about an answer, for the log and ``--stats``."""
-    labels = ", ".join(dict.fromkeys(f"[{citation.label}]" for citation in answer.citations))
+    labels = ", ".join(dict.fromkeys(render_label(citation) for citation in answer.citations))
     return (
         f"Answer generated | top_score={answer.top_score:.2f} | citations={len(answer.citations)}"
         f" | sources: {labels}"

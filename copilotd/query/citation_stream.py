@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import regex as re
 
 from copilotd.query.marks import LONGEST_MARK, Mark, Marks, Undecided
-from copilotd.text import printable
+from copilotd.text import bracketed, printable
 from copilotd.types import Citation
 
 # Beyond these an opened construct is taken for plain characters, so that one stray backtick or bracket
@@ -343,5 +343,5 @@ class CitationStream:
 
 
 def render_label(citation: Citation) -> str:
-    """Returns ``[doc_title > section_heading]``, printable and on one line."""
-    return f"[{printable(citation.label, keep_newlines=False)}]"
+    """Returns ``[doc_title > section_heading]``, printable, on one line, and nothing more than one citation."""
+    return bracketed(citation.label)

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from copilotd.query.citation_stream import render_label
 from copilotd.query.passages import Run, best_run
 from copilotd.query.prompt import key_of
-from copilotd.text import one_line, printable
+from copilotd.query.quoting import quoted
+from copilotd.text import one_line
 from copilotd.types import Citation, Hit, Retrieval, StoredChunk
 
 _PREVIEW_CHARS = 160
-_NEAR = 0.90
+_NEAR = 0.93
 """A further hit is quoted when its score reaches this share of the best one's."""
 
 
@@ -81,7 +82,7 @@ def compose(passages: Sequence[Passage]) -> tuple[str, list[Citation]]:
             preview=one_line(passage.text, _PREVIEW_CHARS),
         )
         # Rendered here and not by the mark scanner: a document's own "[A]" is text, no mark.
-        parts.append(f"{printable(passage.text)}{separator}{render_label(citation)}")
+        parts.append(f"{quoted(passage.text)}{separator}{render_label(citation)}")
         citations.append(citation)
     return "\n\n".join(parts), citations
 
