@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from functools import lru_cache
 
-# Bidirectional embeddings, overrides and isolates can make text read differently from what it is
-# (CVE-2021-42574, "Trojan Source"); zero-width characters hide words.
-_INVISIBLE = frozenset(
-    "\u200b\u2060\ufeff\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u00ad"
-)
+# Letters, digits and ASCII are harmless, and nearly all there is; only the rest is looked up.
+_UNUSUAL = re.compile(r"[^\w\x20-\x7e\n\t]")
+
+# Joiners that scripts (Persian, Hindi) and emoji are spelt with. Every other format character goes: bidirectional
+# ones make text read differently from what it is (CVE-2021-42574, "Trojan Source"), zero-width ones hide words,
+# and tag characters hide whole sentences that only a language model reads.
+_JOINERS = frozenset("\u200c\u200d")
 
 
 def printable(text: str, *, keep_newlines: bool = True) -> str:
     r"""Returns ``text`` with nothing in it that a terminal would act on.
 
-    Control characters (C0 but newline and tab, DEL, C1), bidirectional controls, zero-width and
-    private-use characters are removed; lone surrogates, which stand for bytes of file names that
-    are not UTF-8, are shown as ``\xNN``.
+    Control characters (C0 but newline and tab, DEL, C1) and format characters (bidirectional controls,
+    zero-width and tag characters; not the two joiners) are removed, private-use characters replaced;
+    lone surrogates, which stand for bytes of file names that are not UTF-8, are shown as ``\xNN``.
 
     Args:
         text: Anything, from anywhere.
@@ -24,15 +28,18 @@ def printable(text: str, *, keep_newlines: bool = True) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_shown(character, keep_newlines) for character in text)
+    if not keep_newlines:
+        text = text.replace("\n", " ").replace("\t", " ")
+    return _UNUSUAL.sub(lambda match: _shown(match[0]), text)
 
 
-def _shown(character: str, keep_newlines: bool) -> str:
-    if character in "\n\t":
-        return character if keep_newlines else " "
-    if character in _INVISIBLE:
-        return ""
+@lru_cache(maxsize=4096)
+def _shown(character: str) -> str:
     category = unicodedata.category(character)
+    if category == "Cf":
+        return character if character in _JOINERS else ""
+    if category == "Cn" and _ignorable(ord(character)):
+        return ""
     if category == "Cs":
         code = ord(character)
         return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else "\N{REPLACEMENT CHARACTER}"
@@ -41,6 +48,11 @@ def _shown(character: str, keep_newlines: bool) -> str:
     if category in ("Zl", "Zp"):
         return " "
     return character
+
+
+def _ignorable(code: int) -> bool:
+    """Whether an unassigned character is invisible by rule (Default_Ignorable_Code_Point)."""
+    return code == 0x2065 or 0xFFF0 <= code <= 0xFFF8 or 0xE0000 <= code <= 0xE0FFF
 
 
 def one_line(text: str, limit: int) -> str:
