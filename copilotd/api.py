@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, TypeVar
 from urllib.parse import quote_from_bytes
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, ValidationError
+from pydantic_core import PydanticCustomError
 
 from copilotd.daemon_info import DaemonInfo
 from copilotd.engine import Engine
@@ -18,7 +20,7 @@ from copilotd.llm.factory import make_provider
 from copilotd.query.answer import MakeProvider, metric_line
 from copilotd.server import Handler, RequestContext
 from copilotd.settings import Settings, provider_arguments
-from copilotd.text import printable
+from copilotd.text import one_line, printable
 from copilotd.types import (
     DEFAULT_NAMESPACE,
     Answer,
@@ -45,9 +47,36 @@ from copilotd.types import (
 _REQUEST_THREADS = 16
 _STATUS_THREADS = 2
 
+_MAX_PATH_CHARS = 4096
+_MAX_LIST = 100
+_MAX_PROBLEM_CHARS = 400
+
+# What no file name has: NUL, and surrogates other than those that stand for bytes which are not UTF-8.
+_IMPOSSIBLE_IN_PATHS = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
+
+
+def _check_path(value: object) -> str:
+    """Accepts any name a file can have; pydantic's own string with a length refuses lone surrogates."""
+    if not isinstance(value, str):
+        raise PydanticCustomError("path", "must be a string")
+    if not 1 <= len(value) <= _MAX_PATH_CHARS:
+        raise PydanticCustomError(
+            "path",
+            "must have 1 to {most} characters, not {count}",
+            {"most": _MAX_PATH_CHARS, "count": len(value)},
+        )
+    if match := _IMPOSSIBLE_IN_PATHS.search(value):
+        raise PydanticCustomError("path", "no file name can hold U+{code}", {"code": f"{ord(match[0]):04X}"})
+    # Escaped bytes that are UTF-8 after all have one spelling, the one a scan gives.
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+
+
 _Model = TypeVar("_Model", bound="_Params")
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
-_Path = Annotated[str, Field(min_length=1, max_length=4096)]
+_Path = Annotated[str, PlainValidator(_check_path)]
+# The first wrong one is enough to say: a list of thousands must not make a message of megabytes.
+_Names = Annotated[list[_Name], FailFast(), Field(max_length=_MAX_LIST)]
+_Paths = Annotated[list[_Path], FailFast(), Field(max_length=_MAX_LIST)]
 
 
 class _Params(BaseModel):
@@ -55,8 +84,8 @@ class _Params(BaseModel):
 
 
 class _ScopeParams(_Params):
-    namespaces: list[_Name] | None = None
-    paths: list[_Path] = []
+    namespaces: _Names | None = None
+    paths: _Paths = []
 
     def scope(self) -> Scope:
         return Scope(tuple(self.namespaces) if self.namespaces else None, tuple(self.paths))
@@ -77,15 +106,15 @@ class _SearchParams(_ScopeParams):
 
 
 class _SectionParams(_Params):
-    ref: str
+    ref: _Path
     namespace: _Name | None = None
 
 
 class _IndexParams(_Params):
     path: _Path
     namespace: _Name = DEFAULT_NAMESPACE
-    include: list[_Path] = []
-    exclude: list[_Path] = []
+    include: _Paths = []
+    exclude: _Paths = []
     chunk_size: Annotated[int, Field(ge=100, le=100_000)] | None = None
     chunk_overlap: Annotated[int, Field(ge=0, le=50_000)] | None = None
     poll: bool = False
@@ -210,7 +239,7 @@ class Service:
 
     def _index(self, params: _IndexParams, reporter: _RequestReporter) -> JSONObject:
         report = self._engine.index_root(
-            os.fsdecode(params.path.encode("utf-8", "surrogateescape")),
+            params.path,
             namespace=params.namespace,
             include=tuple(params.include),
             exclude=tuple(params.exclude),
@@ -219,7 +248,7 @@ class Service:
             poll=params.poll,
             reporter=reporter,
         )
-        return {**report_json(report), "path": printable(params.path), "namespace": params.namespace}
+        return {**report_json(report), "path": printable(report.path), "namespace": params.namespace}
 
     def _roots(self, params: _Params, reporter: _RequestReporter) -> JSONObject:
         return {"roots": [root_json(status) for status in self._engine.roots()]}
@@ -271,11 +300,12 @@ def _checked(model: type[_Model], params: JSONObject) -> _Model:
         return model.model_validate(params)
     except ValidationError as error:
         problems = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or 'params'}: {problem['msg']}"
-            for problem in error.errors(include_url=False, include_input=False)
+            f"{one_line('.'.join(map(str, problem['loc'])), 100) or 'params'}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_context=False, include_input=False)[:10]
         )
         raise UsageError(
-            f"The request's parameters are wrong: {printable(problems)}.", "see docs/protocol.md"
+            f"The request's parameters are wrong: {one_line(problems, _MAX_PROBLEM_CHARS)}.",
+            "see docs/protocol.md",
         ) from None
 
 

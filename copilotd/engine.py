@@ -73,6 +73,8 @@ _PROGRESS_EVERY_S = 0.2
 # Looks a question may cost: one, and one more after each round of work that it waited for.
 _MAX_LOOKS = 4
 _STOP_S = 1.6
+# How long writing may fail before whoever waits for it is told.
+_TROUBLE_S = 5.0
 # How long a check waits for what is pending before it counts it as a finding.
 _CHECK_SYNC_S = 20.0
 
@@ -207,6 +209,11 @@ class Engine:
         min_score = self.settings.min_score if request.min_score is None else request.min_score
         verdict = judge(retrieval, threshold=threshold, min_score=min_score)
         clock.lap("gate")
+        if freshness.pending and self._writer.trouble:
+            if not verdict.known:
+                # What would answer may be among the files that couldn't be taken in: that is no "I don't know".
+                raise self._cannot_write()
+            notices.append(self._cannot_write().message)
         answer = answer_question(
             retrieval,
             verdict,
@@ -628,6 +635,8 @@ class Engine:
             reporter.progress(Progress("scan", "Looking for documents…"))
             for watch in watches:
                 seen = self._reconciler.look(watch.root.id, began, full=True, on_stale=_tell_stale(reporter))
+                if not seen and self._writer.trouble:
+                    raise self._cannot_write()
                 if not seen:
                     raise IndexError_(
                         f"{printable(watch.root.path)} could not be brought up to date; it is tried again.",
@@ -658,12 +667,30 @@ class Engine:
                 reporter.progress(self._progress(total - waiting, total, tally, now - started))
             return not self._closed
 
-        self._reconciler.wait_idle(root_id, show)
-        while show() and (missing := self._store.pending_texts(list(tally.keys))):
+        troubled_since = 0.0
+
+        def go_on() -> bool:
+            nonlocal troubled_since
+            if not self._writer.trouble:
+                troubled_since = 0.0
+            elif not troubled_since:
+                troubled_since = time.monotonic()
+            elif time.monotonic() - troubled_since > _TROUBLE_S:
+                raise self._cannot_write()
+            return show()
+
+        self._reconciler.wait_idle(root_id, go_on)
+        while go_on() and (missing := self._store.pending_texts(list(tally.keys))):
             if self._loader.finished and self._embedder.encoder is None:
                 return
             self._embedder.wake()
             time.sleep(min(_PROGRESS_EVERY_S, 0.02 * len(missing)))
+
+    def _cannot_write(self) -> IndexError_:
+        return IndexError_(
+            f"The index can't be written: {self._writer.trouble}.",
+            f"make room on the disk of {self.settings.index_dir}; the work goes on by itself",
+        )
 
     def _progress(self, files: int, total: int, tally: Tally, elapsed: float) -> Progress:
         keys = len(tally.keys)
@@ -697,6 +724,7 @@ class Engine:
             seconds=time.monotonic() - began,
             suffixes=supported_suffixes(),
             notices=(self._words_only(),) if self._embedder.encoder is None else (),
+            path=watches[0].root.path if len(watches) == 1 else "",
         )
 
 
@@ -746,10 +774,10 @@ def _absolute(path: str) -> str:
         raise UsageError("No folder was named.", "copilot index DIR")
     if "\0" in path:
         raise UsageError("A path can't hold a NUL character.")
-    expanded = os.path.expanduser(path)
-    if not os.path.isabs(expanded):
+    # `~` is the caller's: whose home it means is for the shell or the client to say.
+    if not os.path.isabs(path):
         raise UsageError(f"{printable(path)} is not an absolute path.", "the client sends absolute paths")
-    return os.path.normpath(expanded)
+    return os.path.normpath(path)
 
 
 def _same_root(one: Root, other: Root) -> bool:

@@ -816,6 +816,7 @@ class IndexReport:
         suffixes: The suffixes that can be read here.
         notices: Sentences the reader must see beside the counts.
         warnings: ``(path, warning)`` of documents that are indexed, but not wholly readable.
+        path: The root as it is stored; empty for several.
     """
 
     files: int
@@ -831,6 +832,7 @@ class IndexReport:
     suffixes: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     warnings: tuple[tuple[str, str], ...] = ()
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import queue
+import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,9 +17,14 @@ _Job = tuple[int, int, "Callable[[], Any] | None", "Future[Any] | None"]
 
 
 class Writer:
-    """Runs jobs one after the other on a thread of its own; urgent ones go first."""
+    """Runs jobs one after the other on a thread of its own; urgent ones go first.
+
+    Attributes:
+        trouble: Why the index can't be written just now (a full disk, say); empty while it can.
+    """
 
     def __init__(self) -> None:
+        self.trouble = ""
         self._jobs: queue.PriorityQueue[_Job] = queue.PriorityQueue()
         self._order = itertools.count()
         self._closed = False
@@ -56,9 +62,14 @@ class Writer:
             if job is None or future is None:
                 break
             try:
-                future.set_result(job())
+                result = job()
             except BaseException as error:
+                if isinstance(error, (sqlite3.Error, OSError)):
+                    self.trouble = str(error)
                 future.set_exception(error)
+            else:
+                self.trouble = ""
+                future.set_result(result)
         while not self._jobs.empty():
             _, _, _, waiting = self._jobs.get_nowait()
             if waiting is not None:

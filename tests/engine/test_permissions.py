@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.engines import Recorder, found, running_engine
+from support.engines import Recorder, ask, found, running_engine
 from support.shared import REPOSITORY
 
 from copilotd.engine import Engine
+from copilotd.errors import IndexError_
 
 NOBODY = 65534
 AS_ROOT = os.geteuid() == 0
@@ -185,6 +186,10 @@ def test_a_full_disk_loses_nothing_and_is_told(tmp_path: Path, small_disk: Path)
             "deleted: never cited, though its rows can't be deleted"
         )
         assert found(engine, "kiln"), "what is indexed stays"
+        with pytest.raises(IndexError_, match="can't be written"):
+            ask(engine, "who won the football cup", threshold=1.0)
+        with pytest.raises(IndexError_, match="can't be written"):
+            engine.index_root(str(docs), reporter=Recorder())
         ballast.unlink()
         until = time.monotonic() + 20
         while (freshness := engine.sync(5.0, Recorder())).pending:
