@@ -28,7 +28,10 @@ from quality import collect, table
 from copilotd.embed.models import BUNDLED_NAME
 from copilotd.query.gate import Calibration
 
-FEATURES = {"dense": ("met", "worst_met", "coverage", "rarest_held"), "words": ("coverage", "rarest_held")}
+FEATURES = {
+    "dense": ("met", "worst_met", "coverage", "known"),
+    "words": ("coverage", "known"),
+}
 RIDGE = 2.0
 _SHOWN = ("answered", "refused", "AUROC")
 _TARGET = Path(__file__).resolve().parents[1] / "copilotd" / "query" / "calibration.json"

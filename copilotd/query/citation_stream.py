@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 # Not the standard library's: before Python 3.11.5 its possessive quantifiers match wrongly around groups (gh-106052).
 import regex as re
 
-from copilotd.query.marks import LONGEST_MARK, Mark, Marks, Undecided
+from copilotd.query.evidence import DROPPED, LABEL_END, LABEL_START
+from copilotd.query.marks import CLOSERS, LONGEST_MARK, OPENERS, Mark, Marks, Undecided
 from copilotd.text import bracketed, printable
 from copilotd.types import Citation
 
@@ -20,8 +21,11 @@ from copilotd.types import Citation
 # doesn't hold back an answer.
 _LONGEST_CODE = 2000
 _LONGEST_TARGET = 2000
+_LONGEST_PREFIX = 200
+# Keeps the search for a closing bracket linear: no label nests deeper.
+_DEEPEST = 20
 
-_PLAIN = re.compile(r"[^\s`~!\\\[<]+")
+_PLAIN = re.compile(rf"[^\s`~!\\<{re.escape(OPENERS)}]+")
 _BLANKS = re.compile(r"[^\S\n]*")
 _TICKS = re.compile(r"`+")
 _FENCE_PREFIX = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*")
@@ -34,6 +38,20 @@ _IMAGE_TAG = re.compile(r"<img\b[^>]*>", re.IGNORECASE)
 _ALT = re.compile(r"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""", re.IGNORECASE)
 _TARGET = re.compile(r"\((?:[^()\n]++|\((?:[^()\n]++|\([^()\n]*+\))*+\))*+\)")
 _DESTINATION = re.compile(r"\s*(?:<([^<>]*)>|(\S*))(?:\s+(?:\".*\"|'.*'|\(.*\)))?\s*", re.DOTALL)
+
+# A list of sources is ours to write. A model's own would be taken for it, so it goes, with its heading.
+_SOURCES_HEADING = re.compile(
+    r"[ \t>]*(?:#{1,6}[ \t]+)?[*_]{0,3}"
+    r"(?:(?:cited|used)[ \t]+)?"
+    r"(?:sources?|references?|citations?|bibliography|quellen?|quellenangaben?|quellenverzeichnis|referenzen"
+    r"|belege|nachweise|literatur|fuentes|fonti)"
+    r"(?:[ \t]+(?:used|cited|consulted))?[*_]{0,3}[ \t]*:?[*_]{0,3}[ \t]*(?=\n|[\[【［])",
+    re.IGNORECASE,
+)
+_LISTED = re.compile(
+    r"[ \t>]*(?:(?:[-*+•–]|\(?\d{1,9}[.):])[ \t]+\S|[\[【［<]|(?:https?://|www\.)\S+\s*$|\S.*\s[>›»→]\s+\S)|(?: {2,}|\t)\S"
+)
+_LONGEST_LISTED = 400
 
 _Token = tuple[int, str]
 
@@ -50,12 +68,19 @@ class CitationStream:
         dropped: How many marks named nothing that was sent.
     """
 
-    def __init__(self, citations: Mapping[str, Citation], sources: Iterable[str] | None = None) -> None:
+    def __init__(
+        self,
+        citations: Mapping[str, Citation],
+        sources: Iterable[str] | None = None,
+        *,
+        signals: bool = False,
+    ) -> None:
         """Starts an answer.
 
         Args:
             citations: What was sent, by key.
             sources: The texts a link's target may come from; None leaves all links as they are.
+            signals: Whether labels and dropped marks are announced as :mod:`copilotd.query.evidence` wants.
         """
         self.used: list[Citation] = []
         self.dropped = 0
@@ -66,6 +91,8 @@ class CitationStream:
         self._fence_midline = False
         self._line = ""
         self._adjacent: set[str] = set()
+        self._signals = signals
+        self._in_sources = False
 
     def feed(self, text: str) -> str:
         """Takes a piece of the model's words and returns what can be shown by now."""
@@ -84,15 +111,72 @@ class CitationStream:
             if token is None:
                 break
             end, words = token
-            self._line = (self._line + self._buffer[position:end]).rpartition("\n")[2]
+            self._advance(self._buffer[position:end])
             shown.append(words)
             position = end
         self._buffer = self._buffer[position:]
         return "".join(shown)
 
+    def _advance(self, consumed: str) -> None:
+        self._line = (self._line + consumed).rpartition("\n")[2]
+        if len(self._line) > _LONGEST_PREFIX:
+            # Nothing that begins a line is so long; copying all of it for each token would be quadratic.
+            self._line = "x" + self._line[-1]
+
+    # ------------------------------------------------------------------------- the model's own sources
+
+    def _own_sources(self, position: int, final: bool) -> _Token | None:
+        """Drops a heading with its list of sources; ``(position, "")`` where there is none."""
+        text = self._buffer
+        if self._in_sources:
+            if self._line:  # the rest of a line that was listed
+                newline = text.find("\n", position)
+                return (newline + 1 if newline >= 0 else len(text)), ""
+            listed = self._listed(position, final)
+            if listed is None or listed > position:
+                return None if listed is None else (listed, "")
+            self._in_sources = False
+            return position, ""
+        if self._line:
+            return position, ""
+        ended = text if not final else text + "\n"
+        heading = _SOURCES_HEADING.match(ended, position, partial=not final)
+        if heading is None:
+            return position, ""
+        if heading.partial or (not final and heading.end() == len(text)):
+            return None if len(text) - position < _LONGEST_PREFIX else (position, "")
+        first = heading.end()
+        while ended.startswith("\n", first) or (first < len(text) and text[first : first + 1].isspace()):
+            if text[first : first + 1] in (" ", "\t") and _LISTED.match(text, first):
+                break
+            first += 1
+        if first >= len(text):
+            if final:
+                return len(text), ""
+            return None if first - position < _LONGEST_PREFIX else (position, "")
+        listed = self._listed(first, final)
+        if listed is None or listed <= first:
+            return None if listed is None else (position, "")
+        self._in_sources = True
+        return listed, ""
+
+    def _listed(self, position: int, final: bool) -> int | None:
+        """Returns where the list's line at ``position`` ends; ``position`` where the list is over."""
+        text = self._buffer
+        newline = text.find("\n", position, position + _LONGEST_LISTED)
+        if newline < 0 and len(text) < position + _LONGEST_LISTED and not final:
+            return None
+        line = text[position : newline if newline >= 0 else position + _LONGEST_LISTED]
+        if line.strip() and not _LISTED.match(line):
+            return position
+        return newline + 1 if newline >= 0 else position + len(line)
+
     # ------------------------------------------------------------------------------------- tokens
 
     def _token(self, position: int, final: bool) -> _Token | None:
+        own = self._own_sources(position, final)
+        if own is None or own[0] > position:
+            return own
         text = self._buffer
         if plain := _PLAIN.match(text, position):
             return self._plain(plain.end(), plain[0])
@@ -105,7 +189,7 @@ class CitationStream:
             return self._plain(start, lead) if final else None
         character = text[start]
         token: _Token | None
-        if character == "[":
+        if character in OPENERS:
             return self._bracket(start, start, lead, final)
         if character == "\\" and text.startswith("[", start + 1):
             return self._bracket(start + 1, start, lead, final)
@@ -163,7 +247,7 @@ class CitationStream:
     def _code_span(self, start: int, opened: int, final: bool) -> _Token | None:
         text = self._buffer
         limit = opened + _LONGEST_CODE
-        paragraph = _PARAGRAPH_END.search(text, opened)
+        paragraph = _PARAGRAPH_END.search(text, opened, limit)
         if paragraph:
             limit = min(limit, paragraph.start() + 1)
         for ticks in _TICKS.finditer(text, opened):
@@ -223,6 +307,11 @@ class CitationStream:
                     return None
                 if link is not None and (mark is None or self._is_allowed(closing + 1)):
                     return link
+            if mark is None and self._sources is not None and not escaped:
+                at_start = not (self._line + lead).strip(" \t>")
+                if at_start and text.startswith(":", closing + 1) and text[start] == "[":
+                    # Not a link's definition any more: its target is ours to say, too.
+                    return self._plain(closing + 1, f"{lead}[{self._inline(content)}] ")
             if mark is None:
                 return self._plain(*literal)
         return self._render(mark, lead, final)
@@ -241,11 +330,11 @@ class CitationStream:
                 self.used.append(citation)
             label = render_label(citation)
             if label not in self._adjacent:
-                shown.append(label)
+                shown.append(f"{LABEL_START}{label}{LABEL_END}" if self._signals else label)
                 self._adjacent.add(label)
         self.dropped += mark.unknown
         if not shown:
-            return end, ""
+            return end, DROPPED if self._signals and mark.unknown else ""
         before = self._line[-1:]
         if not lead and before and not before.isspace() and before not in _OPENING:
             lead = " "
@@ -256,9 +345,11 @@ class CitationStream:
         text = self._buffer
         depth = 0
         for index in range(start, min(len(text), start + LONGEST_MARK)):
-            if text[index] == "[":
+            if text[index] in OPENERS:
                 depth += 1
-            elif text[index] == "]":
+                if depth > _DEEPEST:
+                    return -1
+            elif text[index] in CLOSERS:
                 depth -= 1
                 if depth == 0:
                     return index
@@ -334,7 +425,8 @@ class CitationStream:
 
     def _inline(self, words: str) -> str:
         """Returns the words inside a link or image, their own marks rendered."""
-        inner = CitationStream({}, self._sources)
+        inner = CitationStream({}, self._sources, signals=self._signals)
+        inner._line = "x"  # not at a line's start
         inner._marks = self._marks
         inner.used = self.used
         shown = inner.feed(words) + inner.close()

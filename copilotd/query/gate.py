@@ -11,6 +11,7 @@ best, not whether the best is good. The features, all from :attr:`Retrieval.evid
                   the corpus doesn't know weighs most; 0 for a question of common words only
 ``rarest_held``   1 where the first three passages hold every word of the question between them, 0
                   where they lack one that the corpus doesn't know
+``known``         share of the question's words that the corpus holds anywhere
 ================  ==============================================================================
 
 ``calibration.json`` holds a logistic regression over them, fitted by ``benchmarks/calibrate.py``
@@ -92,7 +93,7 @@ def judge(retrieval: Retrieval, *, threshold: float, min_score: float = 0.0) -> 
     fitted = retrieval.model == calibrations.model and "met" in retrieval.evidence
     calibration = calibrations.dense if fitted else calibrations.words
     confidence = calibration.probability(retrieval.evidence)
-    reason = _reason(retrieval, calibrations.model if not fitted else "")
+    reason = _reason(retrieval, "" if fitted else _why_not_fitted(retrieval, calibrations.model))
     if retrieval.dense and retrieval.top_score < min_score:
         return Verdict(
             False,
@@ -125,14 +126,23 @@ def _level(confidence: float, threshold: float) -> ConfidenceLevel:
     return ConfidenceLevel.HIGH if confidence >= (1 + threshold) / 2 else ConfidenceLevel.PARTIAL
 
 
-def _reason(retrieval: Retrieval, other_than: str) -> str:
+def _why_not_fitted(retrieval: Retrieval, model: str) -> str:
+    if not retrieval.dense:
+        return "vectors are not ready"
+    if retrieval.model != model:
+        return f"not calibrated for {retrieval.model}"
+    return "the model gives no vectors for the question's words"
+
+
+def _reason(retrieval: Retrieval, why_not_fitted: str) -> str:
     evidence = retrieval.evidence
     parts = [f"words covered {evidence.get('coverage', 0.0):.0%}"]
+    if "met" in evidence:
+        parts.insert(0, f"words met {evidence['met']:.2f}, the worst of them {evidence['worst_met']:.2f}")
     if retrieval.dense:
         parts.insert(0, f"cosine {evidence.get('cosine', 0.0):.2f}")
     if evidence.get("coverage", 0.0) > 0 and evidence.get("rarest_held", 1.0) < _RARE:
         parts.append("a rare word of the question is missing")
-    if other_than:
-        why = f"not calibrated for {retrieval.model}" if retrieval.dense else "vectors are not ready"
-        parts.append(f"plain rule on words: {why}")
+    if why_not_fitted:
+        parts.append(f"plain rule on words: {why_not_fitted}")
     return ", ".join(parts)

@@ -20,14 +20,18 @@ from copilotd.types import Citation
 
 LONGEST_MARK = 300
 
+# Models trained on other scripts write their marks in other brackets; a reader takes them for marks.
+OPENERS = "[［【〔〖⟦〚"
+CLOSERS = "]］】〕〗⟧〛"
+
 _SAME = str.maketrans(
     {"›": ">", "»": ">", "→": ">", "“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-"}
 )
 _IGNORED = frozenset("`*\\ \t\n\u00a0")
 _LEAD_WORDS = ("sources", "source", "passages", "passage", "citations", "citation", "refs", "ref", "see")
 _LEAD = re.compile(rf"(?:{'|'.join(_LEAD_WORDS)})(?::\s*|\s+)", re.IGNORECASE)
-_SEPARATOR = re.compile(r"[,;&|+/]|and(?=\s)", re.IGNORECASE)
-_SPLIT = re.compile(r"\s*[,;&|+/]\s*|\s+and\s+", re.IGNORECASE)
+_SEPARATOR = re.compile(r"[,;&|+/、，；]|and(?=\s)", re.IGNORECASE)
+_SPLIT = re.compile(r"\s*[,;&|+/、，；]\s*|\s+and\s+", re.IGNORECASE)
 _RANGE = re.compile(r"([A-Z]{1,2})\s*[-–—]\s*([A-Z]{1,2})")
 _LABEL = re.compile(r"\S\s+[>›»→]\s+\S")
 _NUMBER = re.compile(r"\^?([1-9]\d?)")
@@ -102,7 +106,7 @@ class Marks:
                         continue
                     if after == len(text) or text[after:].lower() in ("a", "an", "and"):
                         undecided = True
-                    elif text[after] == "]":
+                    elif text[after] in CLOSERS:
                         if best is None or after + 1 > best.end:
                             best = Mark(after + 1, (*found, citation))
                     elif separator := _SEPARATOR.match(text, after):
@@ -131,16 +135,18 @@ class Marks:
             after_word: Whether the bracket follows a letter or digit directly, as in ``argv[1]``.
         """
         padded = content[:1].isspace()
-        content = content.replace("\\", "").strip()
+        content = unicodedata.normalize("NFKC", content).replace("\\", "").strip()
         content = content[lead.end() :] if (lead := _LEAD.match(content)) else content
-        if not content or (padded and not _LABEL.search(content)):
+        if not content:
             return None
-        if (ends := _RANGE.fullmatch(content)) and (named := self._between(*ends.groups())):
+        # Padded ones are a document's own, which the model repeats (see prompt.py): never a citation, but
+        # a reader would take them for one.
+        if not padded and (ends := _RANGE.fullmatch(content)) and (named := self._between(*ends.groups())):
             return Mark(end, named)
         parts = [part for part in _SPLIT.split(content) if part]
         named = tuple(c for part in parts if not padded and (c := self._names.get(squeeze(part))))
         unknown = [part for part in parts if padded or squeeze(part) not in self._names]
-        if all(self._looks_like_mark(part, after_word) for part in unknown):
+        if all(self._looks_like_mark(part, after_word) for part in unknown) and not (padded and after_word):
             return Mark(end, named, len(unknown))
         return Mark(end, named, 1) if _LABEL.search(content) else None
 
@@ -156,7 +162,7 @@ class Marks:
         return tuple(self._by_key[key] for key in keys[keys.index(first) : keys.index(last) + 1])
 
     def _looks_like_mark(self, part: str, after_word: bool) -> bool:
-        if self._key_shape.fullmatch(part) or _LABEL.search(part):
+        if self._key_shape.fullmatch(part) or squeeze(part) in self._names or _LABEL.search(part):
             return True
         # Sources are listed with numbers, so a number that could be one would be taken for one.
         number = _NUMBER.fullmatch(part)

@@ -10,9 +10,9 @@ from itertools import accumulate
 from copilotd.index.analysis import analyse
 from copilotd.types import Block, BlockKind, StoredChunk
 
-MAX_CHARS = 900
-MAX_LINES = 12
-"""What a person reads in about ten seconds."""
+MAX_CHARS = 1200
+MAX_LINES = 16
+"""What a person looks over in about ten seconds."""
 _MAX_CODE_LINES = 30
 """A fence is whole up to here; a longer one is cut at its blank lines."""
 
@@ -116,7 +116,7 @@ def _best_of(
             if last > first and size > 1.0:
                 break
             seen |= tokens[last]
-            value = sum(weights[token] for token in seen) / total - 0.12 * size - 0.01 * (before + first)
+            value = sum(weights[token] for token in seen) / total - 0.12 * size - 0.01 * min(before + first, 10)
             best = max(best, (value, -first, -last))
     score, first, last = best[0], -best[1], -best[2]
     first, last = _completed(chunk.text, units, sizes, first, last)
@@ -151,15 +151,23 @@ def _completed(text: str, units: list[Unit], sizes: list[float], first: int, las
             last + 1 < len(units) and _same_list(units[last], units[last + 1]) and fits(first, last + 1, 1.3)
         ):
             last += 1
-    # A few lines more of the same section read better than a torn thought.
-    while last + 1 < len(units) and fits(first, last + 1, 0.6):
+    # A few lines more of the same section read better than a torn thought, and hold the answer more often.
+    # Not rows of a table: each stands for itself.
+    while last + 1 < len(units) and fits(first, last + 1, _fill(units[last + 1])):
         last += 1
-    while first > 0 and fits(first - 1, last, 0.6):
+    while first > 0 and fits(first - 1, last, _fill(units[first - 1])):
         first -= 1
     return first, last
 
 
+def _fill(unit: Unit) -> float:
+    """How full a quote may become by adding ``unit``, which nothing asks for."""
+    return 0.3 if unit.kind is BlockKind.TABLE else 1.0
+
+
 def _same_list(left: Unit, right: Unit) -> bool:
+    if left.kind is BlockKind.TABLE:
+        return False
     return left.group == right.group and (
         left.block == right.block or left.kind is right.kind is BlockKind.LIST_ITEM
     )

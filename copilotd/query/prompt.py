@@ -20,7 +20,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from copilotd.query.marks import LONGEST_MARK, squeeze
+from copilotd.query.marks import CLOSERS, LONGEST_MARK, OPENERS, squeeze
 from copilotd.text import printable
 from copilotd.types import Hit
 
@@ -46,8 +46,12 @@ the question.
 _WORTH_CUTTING = 400
 _LABEL_COST = 80
 
-_BRACKETED_KEY = re.compile(r"\[(\\?[A-Za-z]{1,2}\\?(?:\s*[,;]\s*[A-Za-z]{1,2})*)\]")
-_BRACKETED = re.compile(r"\[(?=[^\s\]])")
+_OPEN, _CLOSE = f"[{re.escape(OPENERS)}]", f"[{re.escape(CLOSERS)}]"
+_LETTER = "[A-Za-zＡ-Ｚａ-ｚ]"
+_BRACKETED_KEY = re.compile(
+    rf"({_OPEN})(\\?{_LETTER}{{1,2}}\\?(?:\s*[,;、，；]\s*{_LETTER}{{1,2}})*)({_CLOSE})"
+)
+_BRACKETED = re.compile(rf"{_OPEN}(?=[^\s{re.escape(CLOSERS)}])")
 _TEMPLATE_TOKENS = re.compile(
     r"<(?=\||/?s>|</?SYS>|start_of_turn>|end_of_turn>|bos>|eos>)|(?<=\|)>|\[(?=/?INST\])", re.IGNORECASE
 )
@@ -190,10 +194,11 @@ def _neutral(text: str, keys: set[str], labels: set[str]) -> str:
 
 
 def _padded(mark: re.Match[str], keys: set[str]) -> str:
-    named = {squeeze(part) for part in re.split(r"[,;]", mark[1])}
-    return f"[ {mark[1]} ]" if named & keys else mark[0]
+    named = {squeeze(part) for part in re.split(r"[,;、，；]", mark[2])}
+    return f"{mark[1]} {mark[2]} {mark[3]}" if named & keys else mark[0]
 
 
 def _padded_label(text: str, start: int, labels: set[str], longest: int) -> str:
     inside = squeeze(text[start + 1 : start + 1 + min(longest, LONGEST_MARK)])
-    return "[ " if any(label in inside for label in labels) else "["
+    opened = text[start]
+    return f"{opened} " if any(label in inside for label in labels) else opened

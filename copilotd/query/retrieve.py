@@ -208,6 +208,11 @@ class _Known:
         parts = word.tokens[1:]
         return _PARTS * sum(part in tokens for part in parts) / len(parts) if parts else 0.0
 
+    def share_known(self) -> float:
+        """The share, 0..1, of the deciding tokens that stand anywhere in the corpus."""
+        tokens = self.terms.tokens
+        return sum(self.frequencies.get(token, 0) > 0 for token in tokens) / len(tokens) if tokens else 0.0
+
     def rarest_missing(self, passages: Sequence[frozenset[str]]) -> float:
         """The rarity, 0..1 of what an unknown word has, of the rarest deciding word that no passage holds."""
         most = self.rarity("")
@@ -368,12 +373,13 @@ def _evidence(hits: Sequence[Hit], known: _Known) -> dict[str, float]:
     cosine = hits[0].dense or 0.0
     if known.terms.only_stop_words:
         # "How do I do it": every passage holds such words, which is no evidence.
-        return {"cosine": cosine, "coverage": 0.0, "rarest_held": 0.0}
+        return {"cosine": cosine, "coverage": 0.0, "rarest_held": 0.0, "known": 0.0}
     held = [frozenset(_all_tokens(hit.chunk)) for hit in hits[:3]]
     return {
         "cosine": cosine,
         "coverage": known.covered(held[0]),
         "rarest_held": 1 - known.rarest_missing(held),
+        "known": known.share_known(),
     }
 
 

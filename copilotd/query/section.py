@@ -1,12 +1,19 @@
-"""Finds one section by the reference a citation gives: ``path[:line]`` or ``doc_title > section_heading``."""
+"""Finds one section by the reference a citation gives: ``path[:line]``, ``path p. N`` or ``doc_title > heading``."""
 
 from __future__ import annotations
 
 import os
+import re
+from bisect import bisect_left, bisect_right
 
 from copilotd.errors import SectionNotFound, UsageError
 from copilotd.index.reader import DocumentRecord, ReadView
+from copilotd.text import one_line
 from copilotd.types import Section, SectionText
+
+_LINES = re.compile(r"(?P<path>.+):(?P<first>[0-9]+)(?:-(?P<last>[0-9]+))?", re.DOTALL)
+# As sources of paged documents are printed: `manual.pdf p. 3`.
+_PAGE = re.compile(r"(?P<path>.+) p\. (?P<first>[0-9]+)", re.DOTALL)
 
 
 def find_section(view: ReadView, ref: str, namespace: str | None) -> SectionText:
@@ -15,12 +22,12 @@ def find_section(view: ReadView, ref: str, namespace: str | None) -> SectionText
     Args:
         view: The index.
         ref: A path below a root or an absolute one, with ``:line`` or ``:first-last`` behind it where a
-            line is meant; or a label as it stands between the brackets of a citation.
+            line is meant, `` p. N`` for a page; or a label as it stands between the brackets of a citation.
         namespace: Only there; None for all.
 
     Raises:
         UsageError: Nothing is asked for.
-        SectionNotFound: Nothing indexed has this name.
+        SectionNotFound: Nothing indexed has this name, or the document has no such line.
     """
     ref = ref.strip()
     if ref.startswith("[") and ref.endswith("]") and " > " in ref:
@@ -32,28 +39,59 @@ def find_section(view: ReadView, ref: str, namespace: str | None) -> SectionText
     found = _by_path(view, ref, namespace) or _by_label(view, ref, namespace)
     if found is None:
         raise SectionNotFound(
-            f"No indexed section is named {ref!r}.",
+            f"No indexed section is named '{one_line(ref, 200)}'.",
             "copy the part in brackets from an answer's sources, or give PATH:LINE",
         )
     return found
 
 
 def _by_path(view: ReadView, ref: str, namespace: str | None) -> SectionText | None:
-    path, _, lines = ref.rpartition(":")
-    first = lines.split("-")[0]
-    candidates: list[tuple[str, int | None]] = [(ref, None)]
-    if path and first.isdecimal():
-        candidates.insert(0, (path, int(first)))
-    for name, line in candidates:
-        wanted = os.path.expanduser(name)
-        for file_id, relative_path, root_path, space in view.documents():
-            if namespace in (None, space) and wanted in (
-                relative_path,
-                os.path.join(root_path, relative_path),
-            ):
-                record = view.load_record(file_id)
-                if record is not None:
-                    return _section_at(record, line)
+    # A file may be called `notes:3`: its whole name goes before a line of the file `notes`.
+    whole = _record(view, ref, namespace)
+    if whole is not None:
+        return _section_at(whole, None)
+    match = _LINES.fullmatch(ref) or _PAGE.fullmatch(ref)
+    record = _record(view, match["path"], namespace) if match else None
+    if match is None or record is None:
+        return None
+    name, document = one_line(match["path"], 200), record.document
+    if match.re is _PAGE:
+        if document.pages is None:
+            raise SectionNotFound(f"{name} has no pages.", f"copilot section {name}:LINE")
+        first = last = _number(match["first"])
+        places, unit = document.pages, "page"
+    else:
+        first, last = _number(match["first"]), _number(match["last"] or match["first"])
+        places, unit = document.line_numbers, "line"
+    highest = max(places, default=0)
+    if first < 1:
+        raise SectionNotFound(f"There is no {unit} 0 in {name}: the first is 1.", f"copilot section {name}")
+    if last < first:
+        raise SectionNotFound(
+            f"The lines {match['first'][:20]}-{match['last'][:20]} run backwards.", f"copilot section {name}"
+        )
+    if last > highest:
+        wanted = match["last" if unit == "line" and match["last"] else "first"]
+        raise SectionNotFound(
+            f"There is no {unit} {one_line(wanted, 20)} in {name}, which has {highest} {unit}s.",
+            f"copilot section {name}",
+        )
+    return _section_at(
+        record, bisect_left(places, first) if unit == "page" else bisect_right(places, first) - 1
+    )
+
+
+def _number(digits: str) -> int:
+    # Python refuses to read thousands of digits; no document has so many lines.
+    return int(digits) if len(digits) < 10 else 10**10
+
+
+def _record(view: ReadView, name: str, namespace: str | None) -> DocumentRecord | None:
+    for file_id, relative_path, root_path, space in view.documents():
+        if namespace in (None, space) and name in (relative_path, os.path.join(root_path, relative_path)):
+            record = view.load_record(file_id)
+            if record is not None:
+                return record
     return None
 
 
@@ -73,15 +111,13 @@ def _by_label(view: ReadView, label: str, namespace: str | None) -> SectionText 
     return None
 
 
-def _section_at(record: DocumentRecord, line: int | None) -> SectionText:
-    """Returns the section that holds a source line (a page, for paged formats), or the whole document."""
+def _section_at(record: DocumentRecord, index: int | None) -> SectionText:
+    """Returns the section that holds a line of the text, counted from 0, or the whole document."""
     document = record.document
-    if line is None or not document.sections:
+    if index is None or not document.sections:
         whole = Section("", 0, (), 0, len(document.text))
         return _cut(record, whole)
-    places = document.pages or document.line_numbers
-    index = max((i for i, place in enumerate(places) if place <= line), default=0)
-    offset = sum(len(text) + 1 for text in document.text.split("\n")[:index])
+    offset = sum(len(text) + 1 for text in document.text.split("\n")[: max(index, 0)])
     section = next((s for s in document.sections if s.start <= offset < s.end), document.sections[-1])
     return _cut(record, section)
 

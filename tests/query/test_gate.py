@@ -18,8 +18,8 @@ from copilotd.query.retrieve import retrieve
 from copilotd.types import ConfidenceLevel, Hit, Retrieval, Scope
 
 CALIBRATED = load_calibrations().model
-STRONG = {"cosine": 0.8, "coverage": 1.0, "rarest_held": 1.0}
-WEAK = {"cosine": 0.15, "coverage": 0.1, "rarest_held": 0.0}
+STRONG = {"cosine": 0.8, "met": 0.7, "worst_met": 0.65, "coverage": 1.0, "rarest_held": 1.0, "known": 1.0}
+WEAK = {"cosine": 0.15, "met": 0.3, "worst_met": 0.2, "coverage": 0.1, "rarest_held": 0.0, "known": 0.4}
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +60,12 @@ def test_the_threshold_is_compared_with_the_confidence(hits: tuple[Hit, ...]) ->
 
 
 def test_levels_between(hits: tuple[Hit, ...]) -> None:
-    steps = [found(hits, {"cosine": n / 200, "coverage": n / 200, "rarest_held": 0.5}) for n in range(200)]
-    middling = min(steps, key=lambda step: abs(judge(step, threshold=0.0).confidence - 0.5))
+    steps = [
+        found(hits, STRONG | {"met": n / 500, "worst_met": n / 500, "coverage": n / 500}) for n in range(500)
+    ]
+    middling = min(steps, key=lambda step: abs(judge(step, threshold=0.0).confidence - 0.55))
     confidence = judge(middling, threshold=0.0).confidence
-    assert confidence == pytest.approx(0.5, abs=0.05)
+    assert confidence == pytest.approx(0.55, abs=0.04)
     # Halfway between the threshold and certainty an answer becomes "high".
     assert judge(middling, threshold=confidence - 0.01).level is ConfidenceLevel.PARTIAL
     assert judge(middling, threshold=max(0.0, 2 * confidence - 1.01)).level is ConfidenceLevel.HIGH
@@ -96,10 +98,16 @@ def test_the_plain_rule_without_calibrated_vectors(
     assert strong.known
     assert not weak.known
     assert why in strong.reason
-    # The cosine of a model it wasn't fitted for says nothing.
-    assert (
-        judge(found(hits, STRONG | {"cosine": 0.0}, **changes), threshold=0.5).confidence == strong.confidence
-    )
+    # Cosines of a model it wasn't fitted for say nothing.
+    cosines = {"cosine": 0.0, "met": 0.0, "worst_met": 0.0}
+    assert judge(found(hits, STRONG | cosines, **changes), threshold=0.5).confidence == strong.confidence
+
+
+def test_a_passage_without_vectors_for_its_words_is_judged_by_words(hits: tuple[Hit, ...]) -> None:
+    evidence = {name: value for name, value in STRONG.items() if "met" not in name}
+    verdict = judge(found(hits, evidence), threshold=0.5)
+    assert verdict.known
+    assert "no vectors for the question's words" in verdict.reason
 
 
 @given(st.dictionaries(st.sampled_from(sorted(STRONG)), st.floats(-5, 5)))
