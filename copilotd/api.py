@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, TypeVar
 from urllib.parse import quote_from_bytes
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
 from copilotd.daemon_info import DaemonInfo
@@ -71,12 +71,20 @@ def _check_path(value: object) -> str:
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
 
+def _check_count(value: object) -> object:
+    """Looks at the length before the items: a list of thousands must not give thousands of errors."""
+    if isinstance(value, list) and len(value) > _MAX_LIST:
+        raise PydanticCustomError(
+            "list", "may have {most} items, not {count}", {"most": _MAX_LIST, "count": len(value)}
+        )
+    return value
+
+
 _Model = TypeVar("_Model", bound="_Params")
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
 _Path = Annotated[str, PlainValidator(_check_path)]
-# The first wrong one is enough to say: a list of thousands must not make a message of megabytes.
-_Names = Annotated[list[_Name], FailFast(), Field(max_length=_MAX_LIST)]
-_Paths = Annotated[list[_Path], FailFast(), Field(max_length=_MAX_LIST)]
+_Names = Annotated[list[_Name], BeforeValidator(_check_count)]
+_Paths = Annotated[list[_Path], BeforeValidator(_check_count)]
 
 
 class _Params(BaseModel):
@@ -303,9 +311,10 @@ def _checked(model: type[_Model], params: JSONObject) -> _Model:
             f"{one_line('.'.join(map(str, problem['loc'])), 100) or 'params'}: {problem['msg']}"
             for problem in error.errors(include_url=False, include_context=False, include_input=False)[:10]
         )
+        known = ", ".join(model.model_fields) or "nothing"
         raise UsageError(
             f"The request's parameters are wrong: {one_line(problems, _MAX_PROBLEM_CHARS)}.",
-            "see docs/protocol.md",
+            f"this method takes {known}; see docs/protocol.md",
         ) from None
 
 

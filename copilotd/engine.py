@@ -38,7 +38,7 @@ from copilotd.query.gate import judge
 from copilotd.query.retrieve import retrieve
 from copilotd.query.section import find_section
 from copilotd.settings import Settings
-from copilotd.text import printable
+from copilotd.text import one_line, printable
 from copilotd.types import (
     DEFAULT_NAMESPACE,
     Answer,
@@ -402,7 +402,7 @@ class Engine:
             and wanted in (watch.root.path, os.path.realpath(watch.root.path))
         ]
         if not chosen:
-            raise RootNotFound(f"{printable(path)} is not a watched folder.", "copilot roots lists them")
+            raise RootNotFound(f"{one_line(path, 300)} is not a watched folder.", "copilot roots lists them")
         forgotten = []
         for root in chosen:
             if self._watcher is not None:
@@ -591,7 +591,7 @@ class Engine:
                 f"index its folder: copilot index {printable(os.path.dirname(absolute))}",
             )
         if not os.path.isdir(absolute):
-            raise RootNotFound(f"There is no folder {printable(absolute)}.", "check the spelling")
+            raise RootNotFound(f"There is no folder {one_line(absolute, 300)}.", "check the spelling")
         if not os.access(absolute, os.R_OK | os.X_OK):
             raise UsageError(f"There is no permission to read {printable(absolute)}.", "chmod u+rx on it")
         if not namespace or not all(c.isalnum() or c in "-_." for c in namespace):
@@ -776,7 +776,7 @@ def _absolute(path: str) -> str:
         raise UsageError("A path can't hold a NUL character.")
     # `~` is the caller's: whose home it means is for the shell or the client to say.
     if not os.path.isabs(path):
-        raise UsageError(f"{printable(path)} is not an absolute path.", "the client sends absolute paths")
+        raise UsageError(f"{one_line(path, 300)} is not an absolute path.", "the client sends absolute paths")
     return os.path.normpath(path)
 
 
