@@ -72,20 +72,20 @@ def start_daemon(places: Places, *, seconds: float = START_S) -> Connection:
                 connection = Connection.open(places.socket)
                 _disown(child)
                 return connection
-            rival = rival or (child is not None and lock_holder(places.lock_file) not in (None, child.pid))
+            holders = _holders(places)
+            rival = rival or (child is not None and bool(holders - {child.pid}))
             if child is not None and child.poll() is not None:
                 # Losing the lock to a daemon that is just stopping is no failure: the next try gets it.
                 if not rival and (child.returncode == 3 or spawned >= MAX_SPAWNS):
                     raise start_failure(places)
                 child, rival = None, False
-            if child is None and may_start() and lock_holder(places.lock_file) is None:
+            if child is None and not holders and may_start() and not _holders(places):
                 child = _spawn(_output_file(places))
                 spawned += 1
             if time.monotonic() > deadline:
                 _disown(child)
-                holder = lock_holder(places.lock_file)
-                if holder is not None:
-                    raise Starting(holder)
+                if holders := _holders(places):
+                    raise Starting(max(holders))
                 raise start_failure(places, f"The daemon did not come up within {seconds:g} s")
             time.sleep(POLL_S)
 
@@ -159,6 +159,12 @@ def _log_hint(places: Places) -> str:
 
 
 # ------------------------------------------------------------------------------------------- lock
+
+
+def _holders(places: Places) -> set[int]:
+    """Returns who holds the index or the socket; after its index was removed a daemon holds only the latter."""
+    files = (places.lock_file, places.socket.with_name(f"{places.socket.name}.lock"))
+    return {pid for file in files if (pid := lock_holder(file)) is not None}
 
 
 def lock_holder(lock_file: Path) -> int | None:

@@ -280,9 +280,11 @@ class Service:
         return {"freshness": freshness_json(self._engine.sync(params.budget_s, reporter))}
 
     def _status(self, params: _Params, reporter: _RequestReporter) -> JSONObject:
+        status = status_json(self._engine.status())
         return {
-            **status_json(self._engine.status()),
+            **status,
             **self._info.facts(),
+            "errors": [*self._info.problems(), *status["errors"]],
             "warnings": list(self._info.warnings),
         }
 

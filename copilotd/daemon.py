@@ -19,13 +19,14 @@ from typing import Protocol
 
 from copilotd import __version__
 from copilotd.daemon_info import DaemonInfo
-from copilotd.errors import CopilotError, SettingsError, ShuttingDown, UsageError
+from copilotd.errors import CopilotError, IndexError_, SettingsError, ShuttingDown, UsageError
 from copilotd.listener import Listener
 from copilotd.lock import LockFile
 from copilotd.notify import notify, watchdog_interval
-from copilotd.paths import user_state_dir
+from copilotd.paths import check_index_directory, default_index_dir, user_state_dir
 from copilotd.server import Handler, Limits, RequestContext, Server, UnknownMethod
 from copilotd.settings import Settings
+from copilotd.text import one_line
 from copilotd.wire import PROTOCOL, JSONObject
 
 log = logging.getLogger(__name__)
@@ -38,8 +39,8 @@ EXIT_NEVER = 3
 SHUTDOWN_S = 2.0
 """All of a shutdown, from the signal to the exit."""
 
-SOCKET_CHECK_S = 5.0
-"""How often to look whether the socket file is still there."""
+PLACES_CHECK_S = 5.0
+"""How often to look whether the socket and the index are still there."""
 
 _REQUESTS_END_S = 0.5
 
@@ -92,6 +93,7 @@ class Daemon:
             announce=self._announce,
             stop=self.stop,
             warnings=settings.warnings,
+            problems=self._problems,
         )
 
     # ----------------------------------------------------------------------------------- startup
@@ -124,9 +126,11 @@ class Daemon:
         folder = self.settings.index_dir
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # As with the socket's folder: one that the user names is taken as it is, or refused.
+            check_index_directory(folder, tighten=folder == default_index_dir())
         except OSError as error:
             raise SettingsError(
-                f"INDEX_DIR {folder} can't be made: {error.strerror}.",
+                f"INDEX_DIR {folder} can't be used: {error.strerror}.",
                 "Set INDEX_DIR to a folder of your own.",
             ) from None
         return LockFile(folder / "copilotd.lock", f"The index {folder}")
@@ -170,7 +174,7 @@ class Daemon:
         for warning in self.settings.warnings:
             log.warning("event=settings note=%r", warning)
         threading.Thread(target=self._build_in_thread, name="build", daemon=True).start()
-        chores = [self._loop.create_task(chore) for chore in (self._feed_watchdog(), self._keep_listening())]
+        chores = [self._loop.create_task(chore) for chore in (self._feed_watchdog(), self._watch_places())]
         await self._stopping.wait()
         for chore in chores:
             chore.cancel()
@@ -228,20 +232,38 @@ class Daemon:
             notify(WATCHDOG=1)
             await asyncio.sleep(interval)
 
-    async def _keep_listening(self) -> None:
-        """Puts the socket back where its file was removed: without it nobody could even stop the daemon."""
+    async def _watch_places(self) -> None:
         assert self._listener is not None
         while True:
-            await asyncio.sleep(SOCKET_CHECK_S)
-            if not self._listener.vanished():
-                continue
-            await self._server.stop_accepting()
-            try:
-                self._listener.restore()
-                log.warning("event=socket_restored path=%s", self._listener.path)
-            except (OSError, SettingsError) as error:
-                log.warning("event=socket_lost path=%s reason=%r", self._listener.path, str(error))
-            self._server.start(self._listener.socket)
+            await asyncio.sleep(PLACES_CHECK_S)
+            problems = self._problems()
+            if problems:
+                # What is open has no name any more: answers would come from it, and changes go to it, for nothing.
+                self._exit_code = EXIT_FAILED
+                self._failure = IndexError_(problems[0], "copilot start, then copilot index DIR")
+                log.error("event=index_lost path=%s reason=%r", self.settings.index_dir, problems[0])
+                self._stopping.set()
+                return
+            if self._listener.vanished():
+                await self._restore_socket(self._listener)
+
+    async def _restore_socket(self, listener: Listener) -> None:
+        """Puts the socket back where its file was removed: without it nobody could even stop the daemon."""
+        await self._server.stop_accepting()
+        try:
+            listener.restore()
+            log.warning("event=socket_restored path=%s", listener.path)
+        except (OSError, SettingsError) as error:
+            log.warning("event=socket_lost path=%s reason=%r", listener.path, str(error))
+        self._server.start(listener.socket)
+
+    def _problems(self) -> tuple[str, ...]:
+        lock = self._lock
+        if lock is None or not lock.lost():
+            return ()
+        return (
+            f"The index folder {self.settings.index_dir} was removed or replaced while the daemon ran; it stops.",
+        )
 
     def _on_signal(self, number: int) -> None:
         self._signals += 1
@@ -259,7 +281,7 @@ class Daemon:
     async def _hello(self, params: JSONObject, context: RequestContext) -> JSONObject:
         unknown = set(params) - {"client", "version", "protocol"}
         if unknown:
-            raise UsageError(f"hello has no parameter {', '.join(sorted(unknown))!r}.")
+            raise UsageError(f"hello has no parameter '{one_line(', '.join(sorted(unknown)), 200)}'.")
         return {
             "server": "copilotd",
             "version": __version__,
@@ -282,7 +304,7 @@ class Daemon:
             "pending_windows",
             "generation",
         )
-        empty = ("roots", "skipped", "errors")
+        empty = ("roots", "skipped")
         return {
             **self._info.facts(),
             "state": "stopping" if self._stopping.is_set() else "starting",
@@ -291,6 +313,8 @@ class Daemon:
             "llm_model": self.settings.llm_model,
             **dict.fromkeys(zeros, 0),
             **{name: [] for name in empty},
+            "errors": list(self._problems()),
+            "warnings": list(self._info.warnings),
         }
 
     async def _shutdown(self, params: JSONObject, context: RequestContext) -> JSONObject:

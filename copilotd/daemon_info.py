@@ -22,6 +22,10 @@ def _do_nothing() -> None:
     return None
 
 
+def _no_problems() -> tuple[str, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class DaemonInfo:
     """Who answers, and what a handler may ask of the daemon.
@@ -37,6 +41,7 @@ class DaemonInfo:
         announce: Tells the service manager and the log what is going on ("Loading the model…"); any thread.
         stop: Begins an orderly shutdown; any thread.
         warnings: What was odd about the settings.
+        problems: What is wrong with the daemon's own places now, a sentence each; any thread.
     """
 
     socket: Path
@@ -49,6 +54,7 @@ class DaemonInfo:
     announce: Callable[[str], None] = _ignore
     stop: Callable[[], None] = _do_nothing
     warnings: tuple[str, ...] = ()
+    problems: Callable[[], tuple[str, ...]] = _no_problems
 
     def facts(self) -> JSONObject:
         """Returns what ``status`` says about the process."""

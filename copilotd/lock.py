@@ -62,6 +62,18 @@ class LockFile:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, text, 0)
 
+    def lost(self) -> bool:
+        """Whether the file at this path is no longer the one that is locked: its folder was removed or replaced."""
+        if self._descriptor < 0:
+            return False
+        try:
+            there = os.stat(self.path, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False  # a disk that doesn't answer says nothing about what is on it
+        return not os.path.samestat(there, os.fstat(self._descriptor))
+
     def release(self) -> None:
         """Gives the lock up; a second call does nothing."""
         if self._descriptor >= 0:

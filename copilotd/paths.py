@@ -73,7 +73,7 @@ def find_places(
     file = find_env_file(env_file, env)
     stored = read_env_file(file, required=is_env_file_named(env_file, env))
 
-    default_index = platformdirs.user_data_path(APPLICATION, appauthor=False) / "index"
+    default_index = default_index_dir()
     index_dir = _path_setting("INDEX_DIR", env, stored, file.parent) or default_index
     # By real path, so that /tmp/x and /private/tmp/x, or a symlink and its target, are one index.
     real_index = os.path.realpath(index_dir)
@@ -108,6 +108,11 @@ def find_places(
 def user_state_dir() -> Path:
     """Returns the private folder for the socket and what the client remembers."""
     return platformdirs.user_state_path(APPLICATION, appauthor=False)
+
+
+def default_index_dir() -> Path:
+    """Returns where the index is when no setting says otherwise."""
+    return platformdirs.user_data_path(APPLICATION, appauthor=False) / "index"
 
 
 def is_env_file_named(env_file: str | None, environ: Mapping[str, str]) -> bool:
@@ -259,6 +264,43 @@ def check_private_directory(path: Path, *, tighten: bool = False) -> None:
             f"The folder {path} is open to other users (mode {mode:04o}); it is not used.",
             f"chmod 700 {path}",
         )
+
+
+def check_index_directory(path: Path, *, tighten: bool = False) -> None:
+    """Refuses an index folder in which somebody else has, or could have, put something.
+
+    That others may look is for its owner to decide: every file in it is made for the owner alone.
+
+    Args:
+        path: The folder.
+        tighten: Take away the right to look; meant for our own folder.
+
+    Raises:
+        SettingsError: It or a link to it belongs to somebody else, others may write to it, or a file in it
+            is a symbolic link.
+        OSError: It isn't there or can't be read.
+    """
+    for status in (path.lstat(), path.stat()):
+        if status.st_uid != os.getuid():
+            raise SettingsError(
+                f"INDEX_DIR {path} belongs to user {status.st_uid}, not to you ({os.getuid()}).",
+                "Set INDEX_DIR to a folder of your own.",
+            )
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o022:
+        raise SettingsError(
+            f"INDEX_DIR {path} can be written to by other users (mode {mode:04o}); it is not used.",
+            f"Look at what is in it, then: chmod go-w {path}",
+        )
+    if tighten and mode & 0o077:
+        path.chmod(0o700)
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                raise SettingsError(
+                    f"{entry.path} is a symbolic link; nothing in INDEX_DIR may lead elsewhere.",
+                    f"ls -l {path}",
+                )
 
 
 def _make_private(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -205,6 +206,86 @@ def test_a_socket_file_that_was_removed_comes_back(start: Start) -> None:
     assert daemon.socket_path.stat().st_mode & 0o777 == 0o600
     assert daemon.stop()[0] == 0
     assert not daemon.socket_path.exists()
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_an_index_that_was_taken_away_ends_the_daemon_for_a_fresh_one(start: Start, replaced: bool) -> None:
+    daemon = start()
+    daemon.call("echo")
+    shutil.rmtree(daemon.index)
+    if replaced:
+        daemon.index.mkdir(mode=0o700)
+        (daemon.index / "copilotd.lock").touch()
+    code, stderr = daemon.end()
+    assert code == 1
+    assert f"copilotd: The index folder {daemon.index} was removed or replaced" in stderr
+    assert "event=index_lost" in daemon.log.read_text()
+    assert not daemon.socket_path.exists()
+    assert result(start().call("echo", y=1)) == {"y": 1}
+
+
+def test_status_says_at_once_that_the_index_was_taken_away(start: Start) -> None:
+    daemon = start("very_slow")
+    assert result(daemon.call("status"))["errors"] == []
+    daemon.index.rename(daemon.home / "elsewhere")
+    (error,) = result(daemon.call("status"))["errors"]
+    assert str(daemon.index) in error
+
+
+def test_a_second_daemon_beside_a_removed_index_is_refused_or_makes_the_first_one_stop(start: Start) -> None:
+    first = start()
+    first.call("echo")
+    shutil.rmtree(first.index)
+    code, stderr = start().end()
+    assert code == 3
+    assert f"pid {first.process.pid}" in stderr
+    second = start(COPILOT_SOCKET=str(first.home / "p" / "other.sock"))
+    assert result(second.call("echo", y=1)) == {"y": 1}
+    assert first.end()[0] == 1
+    assert second.process.poll() is None
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o720])
+def test_an_index_folder_that_others_can_write_to_is_refused(start: Start, home: Path, mode: int) -> None:
+    index = home / "index"
+    index.mkdir()
+    index.chmod(mode)
+    code, stderr = start(INDEX_DIR=str(index)).end()
+    assert code == 3
+    assert f"chmod go-w {index}" in stderr
+    assert list(index.iterdir()) == []
+
+
+def test_only_our_own_index_folder_is_closed_to_others_who_look(start: Start, home: Path) -> None:
+    named, ours = home / "index", home / ".local/share/copilot/index"
+    for folder in (named, ours):
+        folder.mkdir(parents=True)
+        folder.chmod(0o755)
+    start().call("echo")
+    start(INDEX_DIR=str(named), COPILOT_SOCKET=str(home / "p" / "s")).call("echo")
+    assert [folder.stat().st_mode & 0o777 for folder in (named, ours)] == [0o755, 0o700]
+
+
+@pytest.mark.parametrize("name", ["copilotd.lock", "index.sqlite3", "roots.json.new"])
+def test_no_file_of_the_index_leads_elsewhere(start: Start, home: Path, name: str) -> None:
+    index, precious = home / "index", home / "precious"
+    index.mkdir(mode=0o700)
+    precious.write_text("mine")
+    (index / name).symlink_to(precious)
+    code, stderr = start(INDEX_DIR=str(index)).end()
+    assert code == 3
+    assert f"{index / name} is a symbolic link" in stderr
+    assert precious.read_text() == "mine"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make folders of another user")
+def test_an_index_folder_of_another_user_is_refused(start: Start, home: Path) -> None:
+    index = home / "index"
+    index.mkdir(mode=0o700)
+    os.chown(index, 65534, 65534)
+    code, stderr = start(INDEX_DIR=str(index)).end()
+    assert code == 3
+    assert f"INDEX_DIR {index} belongs to user 65534" in stderr
 
 
 # ------------------------------------------------------------------------------------ stopping

@@ -23,7 +23,7 @@ Examples:
 """
 
 # `path:12-18`, as `Sources:` prints it, means the section that holds its first line.
-_LINES = re.compile(r"(?P<path>.+?)(?::(?P<line>\d+)(?:-\d+)?)?")
+_LINES = re.compile(r"(?P<path>.+?)(?::(?P<line>\d+(?:-\d+)?))?")
 
 
 @click.command(epilog=EXAMPLES)

@@ -483,7 +483,8 @@ def test_section_by_the_number_of_a_source(home: Home) -> None:
     ("reference", "ref"),
     [
         ("guide.md", "guide.md"),
-        ("sub/guide.md:12-18", "sub/guide.md:12"),
+        ("sub/guide.md:12-18", "sub/guide.md:12-18"),
+        ("sub/guide.pdf p. 3", "sub/guide.pdf p. 3"),
         ("here.md:4", "{home}/here.md:4"),
         ("setup_guide > Database Config", "setup_guide > Database Config"),
         ("[setup_guide > Database Config]", "setup_guide > Database Config"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +42,43 @@ def daemons(home: Home) -> list[int]:
         if b"copilotd.cli" in command and os.fsencode(home.state.parent) in environment:
             found.append(int(folder.name))
     return found
+
+
+def test_a_name_that_is_not_utf8_from_index_to_forget(home: Home) -> None:
+    folder = os.fsencode(home.path) + b"/dir\xff"
+    os.mkdir(folder)
+    with open(folder + b"/ki\xfeln.md", "w", encoding="utf-8") as file:
+        file.write("# Kiln\n\n## Cooling\n\nThe kiln cools for 14 hours before it is opened.\n")
+
+    def run(*arguments: str | bytes) -> subprocess.CompletedProcess[bytes]:
+        command = [*map(os.fsencode, home.command()), *map(os.fsencode, arguments)]
+        return subprocess.run(
+            command, env=home.env, capture_output=True, timeout=120, cwd=home.path, check=False
+        )
+
+    indexed = run("index", b"dir\xff")
+    assert (indexed.returncode, indexed.stdout.split()[:2]) == (0, [b"Indexed", b"2"]), indexed.stderr
+    asked = run("ask", "How long does the kiln cool?", "--path", b"ki\xfeln.md")
+    assert b"14 hours" in asked.stdout
+    assert b"ki\\xfeln.md:5" in asked.stdout
+    section = run("section", "1")
+    assert b"14 hours" in section.stdout, section.stderr
+    forgotten = run("forget", b"dir\xff")
+    assert (forgotten.returncode, b"dir\\xff" in forgotten.stdout) == (0, True)
+    assert run("roots").stdout.startswith(b"No folder is indexed yet")
+
+
+def test_an_index_removed_under_the_daemon_is_begun_anew_by_the_next_command(home: Home) -> None:
+    home.run("index", "docs")
+    pid = json.loads(home.run("status", "--json").out)["pid"]
+    shutil.rmtree(home.lock.parent)
+    assert "was removed or replaced" in home.run("status").out
+    again = home.run("index", "docs")
+    deadline = time.monotonic() + 15
+    while again.out != "Indexed 2 chunks from 1 files (1 new, 0 unchanged)\n" and time.monotonic() < deadline:
+        again = home.run("index", "docs")
+    assert again.out == "Indexed 2 chunks from 1 files (1 new, 0 unchanged)\n", again.err
+    assert json.loads(home.run("status", "--json").out)["pid"] != pid
 
 
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="finds processes in /proc")
