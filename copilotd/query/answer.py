@@ -57,18 +57,25 @@ def answer_question(
     grounded = answer_from_passages(
         retrieval.query, retrieval.hits, provider, on_delta, cancelled, max_tokens=max_tokens
     )
+    if grounded.uncited:
+        # The law that every claim carries a citation holds for the model's words, too.
+        withheld = f"The answer of {provider.name} ({provider.model}) cited nothing and was withheld"
+        quoted = _quote(retrieval, verdict, on_delta)
+        instead = "; the documents are quoted instead." if quoted.citations else "."
+        return replace(
+            quoted, dropped_marks=grounded.dropped, notices=(*grounded.notices, f"{withheld}{instead}")
+        )
     if grounded.unknown:
+        # The sentence is ours: the model's own could claim anything behind "I don't know".
         verdict = replace(
             verdict, known=False, level=ConfidenceLevel.INSUFFICIENT, reason="the model found no answer"
         )
+        refusal = handle_below_threshold(retrieval.query, -1.0, 0.0) or ""
+        answer = _answer(retrieval, verdict, refusal, (), closest=_closest(retrieval))
+    else:
+        answer = _answer(retrieval, verdict, grounded.text, grounded.citations)
     return replace(
-        _answer(
-            retrieval,
-            verdict,
-            grounded.text,
-            grounded.citations,
-            closest=_closest(retrieval) if grounded.unknown else (),
-        ),
+        answer,
         provider=provider.name,
         model=provider.model,
         needs_more=verdict.level is not ConfidenceLevel.HIGH or grounded.incomplete,

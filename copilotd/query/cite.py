@@ -10,6 +10,9 @@ from typing import Any
 from copilotd.errors import Cancelled, ProviderError
 from copilotd.llm.completion import DEFAULT_MAX_TOKENS, close_stream, get_completion, never_cancelled
 from copilotd.query.citation_stream import CitationStream, render_label
+from copilotd.query.evidence import Links, Sentences
+from copilotd.query.extract import Passage, compose
+from copilotd.query.gate import handle_below_threshold
 from copilotd.query.prompt import SYSTEM_PROMPT, Packed, key_of, pack, render_prompt
 from copilotd.text import one_line
 from copilotd.types import (
@@ -57,7 +60,8 @@ class GroundedAnswer:
         dropped: Marks that named nothing that was sent.
         finished: How it ended; None where it broke off.
         notices: What the reader must know beside the text.
-        unknown: The model says it doesn't know and cites nothing.
+        unknown: The model says it doesn't know and cites nothing; its words are not shown.
+        uncited: The model's words hold no valid mark; they are withheld and ``text`` is empty.
         incomplete: Cut off, broken off or refused.
     """
 
@@ -68,6 +72,7 @@ class GroundedAnswer:
     notices: tuple[str, ...] = ()
     unknown: bool = False
     incomplete: bool = False
+    uncited: bool = False
 
 
 def make_citations(hits: Sequence[Hit]) -> dict[str, Citation]:
@@ -128,7 +133,7 @@ def answer_from_passages(
         max_tokens: Limit of the answer.
 
     Raises:
-        ProviderError: Nothing was answered. Where words had come before the failure they are returned
+        ProviderError: Nothing was answered. Where cited words had come before the failure they are returned
             as an incomplete answer with the failure among its notices.
         Cancelled: ``cancelled()`` turned true.
     """
@@ -144,55 +149,103 @@ def _grounded(
     query: str, hits: Sequence[Hit], words: Words, on_delta: Callable[[str], None] | None, budget: int
 ) -> GroundedAnswer:
     packed = pack(hits, budget)
-    sources = [passage.text for passage in packed.passages]
-    stream = CitationStream(_sent_citations(packed), sources)
-    shown: list[str] = []
+    checked = _Checked(packed, on_delta)
     notices = [packed.notice] if packed.notice else []
     finished: Finished | None = None
-
-    def show(text: str) -> None:
-        if text:
-            shown.append(text)
-            if on_delta is not None:
-                on_delta(text)
-
     events = words(render_prompt(query, packed), SYSTEM_PROMPT)
     try:
         for event in events:
             if isinstance(event, Finished):
                 finished = event
             else:
-                show(stream.feed(event.text))
+                checked.feed(event.text)
     except Cancelled:
         raise
     except ProviderError as error:
-        show(stream.close())
-        if not "".join(shown).strip():
+        checked.close()
+        if not checked.cited:
             raise
         notices.append(f"The answer is incomplete. {error.message}")
     else:
-        show(stream.close())
+        checked.close()
     finally:
         close_stream(events)
-    text = "".join(shown).strip()
-    unknown = not stream.used and bool(_UNKNOWN.match(text))
-    notices += _notices(finished, text, stream, unknown)
-    incomplete = finished is None or finished.reason != "end"
+    unknown = not checked.cited and bool(_UNKNOWN.match(checked.withheld))
+    notices += _notices(finished, checked, unknown)
     return GroundedAnswer(
-        text, tuple(stream.used), stream.dropped, finished, tuple(notices), unknown, incomplete
+        checked.text,
+        tuple(checked.marks.used),
+        checked.marks.dropped,
+        finished,
+        tuple(notices),
+        unknown,
+        finished is None or finished.reason != "end",
+        not checked.cited and not unknown,
     )
 
 
-def _notices(finished: Finished | None, text: str, stream: CitationStream, unknown: bool) -> Iterator[str]:
+class _Checked:
+    """A model's words on their way to the reader; nothing passes before the first valid mark.
+
+    Attributes:
+        marks: Which passages they cite.
+        sentences: Which of them carry no citation.
+    """
+
+    def __init__(self, packed: Packed, on_delta: Callable[[str], None] | None) -> None:
+        citations = _sent_citations(packed)
+        sources = [text for passage in packed.passages for text in (passage.hit.chunk.context, passage.text)]
+        labels = [render_label(citation) for citation in citations.values()]
+        self.marks = CitationStream(citations, sources, signals=True)
+        self.sentences = Sentences()
+        self._links = Links([*sources, *labels])
+        self._on_delta = on_delta
+        self._shown: list[str] = []
+        self._held: list[str] = []
+
+    @property
+    def cited(self) -> bool:
+        return bool(self.marks.used)
+
+    @property
+    def text(self) -> str:
+        """What may be shown; empty where nothing is cited."""
+        return "".join(self._shown).strip()
+
+    @property
+    def withheld(self) -> str:
+        return "".join(self._held).strip()
+
+    def feed(self, text: str) -> None:
+        self._pass(self.sentences.feed(self._links.feed(self.marks.feed(text))))
+
+    def close(self) -> None:
+        rest = self._links.feed(self.marks.close()) + self._links.close()
+        self._pass(self.sentences.feed(rest) + self.sentences.close())
+
+    def _pass(self, text: str) -> None:
+        self._held.append(text)
+        if self.cited and (ready := "".join(self._held)):
+            self._held.clear()
+            self._shown.append(ready)
+            if self._on_delta is not None:
+                self._on_delta(ready)
+
+
+def _notices(finished: Finished | None, checked: _Checked, unknown: bool) -> Iterator[str]:
     if finished is not None and finished.reason == "length":
         yield "The answer was cut at the output limit; MAX_ANSWER_TOKENS raises it."
     if finished is not None and finished.reason == "refusal":
-        yield "The model refused to answer." if not text else "The model refused to answer further."
-    if stream.dropped:
-        some = f"{stream.dropped} citations name" if stream.dropped > 1 else "1 citation names"
+        yield "The model refused to answer further." if checked.cited else "The model refused to answer."
+    if dropped := checked.marks.dropped:
+        some = f"{dropped} citations name" if dropped > 1 else "1 citation names"
         yield f"{some} nothing that was sent to the model; removed."
-    if text and not stream.used and not unknown:
-        yield "The answer names no source; check it against the documents."
+    if checked.cited and (last := checked.sentences.trailing):
+        yield (
+            f"The last {last} sentences carry no citation."
+            if last > 1
+            else "The last sentence carries no citation."
+        )
 
 
 def build_answer_with_citations(
@@ -203,6 +256,9 @@ def build_answer_with_citations(
     budget: int = DEFAULT_BUDGET_CHARS,
 ) -> str:
     """Returns the answer to ``query`` from ``retrieved_chunks``, its marks checked and rendered.
+
+    Where the model cites none of them, the best one is quoted instead; where it doesn't know, the answer is
+    the refusal.
 
     Args:
         query: The question.
@@ -221,7 +277,17 @@ def build_answer_with_citations(
         yield Finished("end")
 
     hits = [_as_hit(number, chunk) for number, chunk in enumerate(retrieved_chunks)]
-    return _grounded(query, hits, words, None, budget).text
+    answer = _grounded(query, hits, words, None, budget)
+    if answer.unknown:
+        return handle_below_threshold(query, -1.0, 0.0) or ""
+    if answer.uncited and hits:
+        return compose([_whole(hits[0])])[0]
+    return answer.text
+
+
+def _whole(hit: Hit) -> Passage:
+    metadata = hit.chunk.metadata
+    return Passage(hit.chunk.text, hit.chunk, metadata.line_start, metadata.line_end, hit.score)
 
 
 def _as_hit(number: int, chunk: Mapping[str, Any]) -> Hit:

@@ -21,7 +21,9 @@ _SCHEME = r"(?:[a-z][a-z0-9+.\-]{1,30}\\?:\\?/\\?/|https?\\?:(?=[^\s/])|(?:https
 _OPAQUE = r"(?:(?:javascript|vbscript)\\?:|data\\?:[a-z]+/)"
 _REST = rf"[^\s<>\"`|{_SIGNALS}]"
 _ADDRESS = re.compile(rf"(?<![a-z0-9])(?:{_SCHEME}|{_OPAQUE}){_REST}+", re.IGNORECASE)
-_BEGUN = re.compile(rf"(?:{_SCHEME}|{_OPAQUE}){_REST}*$|[a-z][a-z0-9+.\-]{{0,30}}\\?:?\\?/?\\?$", re.IGNORECASE)
+_BEGUN = re.compile(
+    rf"(?:{_SCHEME}|{_OPAQUE}){_REST}*$|[a-z][a-z0-9+.\-]{{0,30}}\\?:?\\?/?\\?$", re.IGNORECASE
+)
 _PREFIX = re.compile(_SCHEME, re.IGNORECASE)
 _END = re.compile(r"""[.,;:!?)\]'*_~]+$""")
 _LONGEST_ADDRESS = 2000
@@ -41,7 +43,10 @@ class Links:
         begun = _BEGUN.search(tail)
         keep = len(tail) - begun.start() if begun else 0
         # A longer one is cut where it is: each part is judged alone.
-        ready, self._buffer = self._buffer[: len(self._buffer) - keep], self._buffer[len(self._buffer) - keep :]
+        ready, self._buffer = (
+            self._buffer[: len(self._buffer) - keep],
+            self._buffer[len(self._buffer) - keep :],
+        )
         return self._judged(ready)
 
     def close(self) -> str:

