@@ -10,6 +10,8 @@ they cost about three times what the vectors do on disk, and no memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from copilotd.types import Float32Array
@@ -20,15 +22,28 @@ def pack_tokens(rows: Float32Array) -> bytes:
     return np.packbits(rows > 0, axis=1).tobytes()
 
 
-def nearest_tokens(question: Float32Array, packed: bytes) -> Float32Array:
-    """Returns for each of the question's token vectors ``(n, dim)`` its cosine with the nearest packed one.
+def nearest_tokens(question: Float32Array, passages: Sequence[bytes]) -> Float32Array:
+    """Returns how near the nearest packed token of each passage is to each token of the question.
 
-    Only the packed side is rounded to signs. Zeros where nothing is packed.
+    Only the packed side is rounded to signs.
+
+    Args:
+        question: Token vectors ``(n, dim)``.
+        passages: Packed tokens, one string of bytes a passage; parts of a passage may be joined.
+
+    Returns:
+        ``(len(passages), n)`` cosines; zeros where nothing is packed.
     """
     dimension = question.shape[1]
-    if not packed:
-        return np.zeros(len(question), np.float32)
-    bits = np.unpackbits(np.frombuffer(packed, np.uint8).reshape(-1, -(-dimension // 8)), axis=1)
+    width = -(-dimension // 8)
+    nearest = np.zeros((len(passages), len(question)), np.float32)
+    held = [n for n, packed in enumerate(passages) if packed]
+    if not held:
+        return nearest
+    codes = np.frombuffer(b"".join(passages[n] for n in held), np.uint8).reshape(-1, width)
+    bits = np.unpackbits(codes, axis=1)[:, :dimension].astype(np.float32)
+    starts = np.cumsum([0] + [len(passages[n]) // width for n in held[:-1]])
+    best = np.maximum.reduceat(bits @ question.T, starts, axis=0)
     # q·(2b - 1) / |2b - 1|, without making the signs.
-    products = 2 * (question @ bits[:, :dimension].T.astype(np.float32)).max(axis=1) - question.sum(axis=1)
-    return np.asarray(products / np.sqrt(dimension), np.float32)
+    nearest[held] = (2 * best - question.sum(axis=1)) / np.sqrt(dimension)
+    return nearest

@@ -46,7 +46,8 @@ class Weights:
         smoothing: Added to the best BM25 score when scaling, so that a question none of whose words
             says much isn't treated as a perfect match.
         heading: Of the rarity-weighted share of the question's words that title and headings hold.
-        phrase: Of the share of the question's word pairs that stand side by side in the chunk.
+        phrase: Of the share of the question's word pairs that stand side by side in the chunk; late
+            interaction reads words in their context and leaves it nothing to add.
         late: Of late interaction: the mean over the question's words, common ones too, of the cosine with
             the nearest word of the chunk, each word as the model reads it in its context.
         stub: Taken from a chunk with next to no text below its heading: it names the matter, which makes
@@ -60,7 +61,7 @@ class Weights:
     lexical: float = 0.3
     smoothing: float = 10.0
     heading: float = 0.12
-    phrase: float = 0.05
+    phrase: float = 0.0
     late: float = 4.0
     stub: float = 0.15
     stub_chars: int = 100
@@ -75,7 +76,7 @@ _PARTS = 0.5
 """What all parts of an identifier count where the whole does not stand."""
 
 WEIGHTS = Weights()
-WORDS_ALONE = Weights(lexical=1.0, smoothing=1.0)
+WORDS_ALONE = Weights(lexical=1.0, smoothing=1.0, phrase=0.05)
 """While there is no vector to set the scale."""
 
 
@@ -312,7 +313,7 @@ def _text_chars(chunk: StoredChunk) -> int:
 
 def _with_phrases(hit: Hit, pairs: Sequence[tuple[str, ...]], weight: float) -> Hit:
     """Adds the share of the question's word pairs that stand side by side, or one token apart."""
-    if not pairs:
+    if not pairs or not weight:
         return hit
     body = analyse(hit.chunk.text)
     near = {(a, b) for step in (1, 2) for a, b in zip(body, body[step:], strict=False)}
@@ -334,7 +335,7 @@ def _near_words(
     if words is None:
         return {}
     packed = index.packed_tokens(chunk_ids)
-    return {chunk_id: nearest_tokens(words.rows, of_chunk) for chunk_id, of_chunk in packed.items()}
+    return dict(zip(packed, nearest_tokens(words.rows, list(packed.values())), strict=True))
 
 
 def _with_late(hits: list[Hit], near: Mapping[int, Float32Array], weight: float) -> list[Hit]:

@@ -25,17 +25,21 @@ def test_the_nearest_token_is_that_of_a_plain_search(
     question, passage = rows(seed, asked, dimension), rows(seed + 1, held, dimension)
     signs = np.where(passage > 0, 1.0, -1.0) / np.sqrt(dimension)
     expected = (question @ signs.T).max(axis=1)
-    assert np.allclose(nearest_tokens(question, pack_tokens(passage)), expected, atol=1e-5)
+    nearest = nearest_tokens(question, [pack_tokens(question), b"", pack_tokens(passage)])
+    assert np.allclose(nearest[1:], [np.zeros(asked), expected], atol=1e-5)
 
 
 def test_parts_may_be_joined() -> None:
     question, one, other = rows(1, 3, 20), rows(2, 4, 20), rows(3, 5, 20)
-    joined = nearest_tokens(question, pack_tokens(one) + pack_tokens(other))
-    assert np.allclose(joined, nearest_tokens(question, pack_tokens(np.vstack([one, other]))))
+    nearest = nearest_tokens(
+        question, [pack_tokens(one) + pack_tokens(other), pack_tokens(np.vstack([one, other]))]
+    )
+    assert np.allclose(nearest[0], nearest[1])
 
 
 def test_nothing_packed_is_near_to_nothing() -> None:
-    assert nearest_tokens(rows(1, 2, 8), b"").tolist() == [0.0, 0.0]
+    assert nearest_tokens(rows(1, 2, 8), [b""]).tolist() == [[0.0, 0.0]]
+    assert nearest_tokens(rows(1, 2, 8), []).shape == (0, 2)
 
 
 def test_the_model_gives_a_vector_for_each_word_in_its_context() -> None:
@@ -53,9 +57,7 @@ def test_the_model_gives_a_vector_for_each_word_in_its_context() -> None:
         assert of_text.rows.shape == (len(of_text.tokens), encoder.dimension)
         assert np.allclose(np.linalg.norm(of_text.rows, axis=1), 1.0, atol=1e-5)
     question = encoder.encode_tokens(["change the password"])[1][0].rows[2:]
-    about_keys, about_bread = (
-        nearest_tokens(question, pack_tokens(of_text.rows)) for of_text in (tokens[0], tokens[2])
-    )
+    about_keys, about_bread = nearest_tokens(question, [pack_tokens(tokens[n].rows) for n in (0, 2)])
     assert about_keys[0] > about_bread[0] + 0.1
 
 
