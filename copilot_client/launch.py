@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from copilot_client.connection import Connection, ConnectionLost, DaemonUnavailable, NotRunning, Starting
 from copilotd import paths
-from copilotd.errors import CopilotError
+from copilotd.errors import CopilotError, SettingsError
 from copilotd.paths import Places, ensure_private_directory
 
 if TYPE_CHECKING:
@@ -60,12 +60,16 @@ def start_daemon(places: Places, *, seconds: float = START_S) -> Connection:
     Of several clients that call this at once one starts it and the others wait for its socket.
 
     Raises:
-        DaemonUnavailable: It didn't come up within ``seconds``; the message says what it printed last.
+        DaemonUnavailable: It can't start, or didn't come up within ``seconds``; the message says what it
+            printed last.
     """
     deadline = time.monotonic() + seconds
     child: Popen[bytes] | None = None
     spawned, rival = 0, False
-    ensure_private_directory(places.state_dir, tighten=True)
+    try:
+        ensure_private_directory(places.state_dir, tighten=True)
+    except SettingsError as error:
+        raise DaemonUnavailable(f"The daemon could not start: {error.message}", error.hint) from None
     with _start_lock(places) as may_start:
         while True:
             with contextlib.suppress(NotRunning):
@@ -94,11 +98,20 @@ def start_daemon(places: Places, *, seconds: float = START_S) -> Connection:
 def _start_lock(places: Places) -> Iterator[Callable[[], bool]]:
     """Gives a function that says whether this process is the one that may start the daemon."""
     path = places.state_dir / f"{places.socket.stem}.start"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = _open_own(path, os.O_RDWR)
     try:
         yield lambda: _try_lock(descriptor, fcntl.LOCK_EX)
     finally:
         os.close(descriptor)
+
+
+def _open_own(path: Path, flags: int) -> int:
+    try:
+        return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise DaemonUnavailable(
+            f"The daemon could not start: {path} can't be opened: {error.strerror}.", f"ls -ld {path.parent}"
+        ) from None
 
 
 def _try_lock(descriptor: int, kind: int) -> bool:
@@ -112,8 +125,7 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 def _spawn(output: Path) -> Popen[bytes]:
     import subprocess
 
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(output, flags, 0o600)
+    descriptor = _open_own(output, os.O_WRONLY | os.O_TRUNC)
     try:
         return subprocess.Popen(
             daemon_command("--quiet"),

@@ -294,6 +294,9 @@ def status(result: JSONObject, style: Style) -> list[str]:
     warned = [line.removeprefix("Note ") for line in _document_warnings(result)]
     if warned:
         lines += ["", style.bold("Not wholly readable"), *(f"  {line}" for line in warned)]
+    settings = [one_line(str(warning), 500) for warning in result.get("warnings") or ()]
+    if settings:
+        lines += ["", style.bold("Settings"), *(f"  {warning}" for warning in settings)]
     errors = [one_line(_error_text(error), 500) for error in result.get("errors") or ()]
     if errors:
         lines += ["", style.bold("Recent errors"), *(f"  {error}" for error in errors)]

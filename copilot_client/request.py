@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from copilot_client.connection import Connection, Listener, NotRunning, Starting
+from copilot_client.connection import Connection, DaemonUnavailable, Listener, NotRunning, Starting
 from copilot_client.output import tell
-from copilotd.errors import ShuttingDown
+from copilotd.errors import SettingsError, ShuttingDown
 from copilotd.paths import Places, find_places
 
 # A little above the daemon's own REQUEST_TIMEOUT_S, so that its sentence comes first.
 ANSWER_S = 630.0
+
+
+def daemon_places() -> Places:
+    """Returns where the daemon is.
+
+    Raises:
+        DaemonUnavailable: The settings don't tell; the daemon could not start with them either.
+    """
+    try:
+        return find_places()
+    except SettingsError as error:
+        raise DaemonUnavailable(error.message, error.hint) from None
 
 
 def connect(places: Places, *, start: bool) -> Connection:
@@ -45,7 +57,7 @@ def request(
     seconds: float | None = ANSWER_S,
 ) -> dict[str, Any]:
     """Sends one request over a connection of its own and returns the result; see Connection.call."""
-    places = places or find_places()
+    places = places or daemon_places()
     with connect(places, start=start) as connection:
         try:
             return connection.call(

@@ -132,10 +132,12 @@ def read_env_file(path: Path, *, required: bool) -> dict[str, str]:
     """Returns the values of a settings file; an absent one is empty unless ``required``.
 
     Raises:
-        SettingsError: It is required and absent, or can't be read.
+        SettingsError: It is required and absent, can't be read, or is another user's.
     """
     try:
-        source = path.read_bytes()
+        with open(path, "rb") as file:
+            owner = os.fstat(file.fileno()).st_uid
+            source = file.read()
     except (FileNotFoundError, NotADirectoryError):
         if not required:
             return {}
@@ -146,6 +148,12 @@ def read_env_file(path: Path, *, required: bool) -> dict[str, str]:
         raise SettingsError(
             f"COPILOT_ENV_FILE: {path} can't be read: {error.strerror}.", f"ls -l {path}"
         ) from None
+    # Whoever owns it decides where questions and passages go. Root may: it could do so anyway.
+    if owner not in (os.getuid(), 0):
+        raise SettingsError(
+            f"COPILOT_ENV_FILE: {path} belongs to user {owner}, not to you ({os.getuid()}); it is not used.",
+            f"Look at what is in it, then: sudo chown $USER {path}",
+        )
     try:
         text = source.decode("utf-8")
     except UnicodeDecodeError:

@@ -133,6 +133,25 @@ def test_a_file_open_to_others_gives_a_warning_with_the_remedy(env_file: Path) -
     assert f"chmod 600 {env_file}" in warning
 
 
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o640, 0o604])
+def test_a_file_with_a_key_that_others_may_write_or_read_gives_a_warning(env_file: Path, mode: int) -> None:
+    env_file.write_text("OPENAI_API_KEY=sk-hush\n")
+    env_file.chmod(mode)
+    (warning,) = load_settings().warnings
+    assert f"chmod 600 {env_file}" in warning
+    assert "sk-hush" not in warning
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make files of another user")
+def test_a_file_of_another_user_is_refused_by_name(env_file: Path) -> None:
+    env_file.write_text("LLM_PROVIDER=openai\n")
+    os.chown(env_file, 65534, 65534)
+    with pytest.raises(SettingsError, match=f"{env_file} belongs to user 65534"):
+        load_settings()
+    with pytest.raises(SettingsError, match="belongs to user 65534"):
+        find_places()
+
+
 def test_secrets_never_show_themselves(env_file: Path) -> None:
     env_file.write_text("OPENAI_API_KEY=sk-hush\nOPENAI_BASE_URL=http://u:pw9@h/v1/\n")
     settings = load_settings()

@@ -12,8 +12,7 @@ from copilot_client.last_answer import save_sources
 from copilot_client.options import json_option, no_start_option, read_query, scope_options
 from copilot_client.output import stdout_style, tell, write_json, write_lines
 from copilot_client.progress import WaitingLine
-from copilot_client.request import request
-from copilotd.paths import find_places
+from copilot_client.request import daemon_places, request
 from copilotd.text import printable
 
 EXAMPLES = """\b
@@ -111,7 +110,7 @@ def ask(
         "extractive": extractive or None,
         "stream": not (as_json or no_stream),
     }
-    places = find_places()
+    places = daemon_places()
     waiting = WaitingLine(sys.stderr)
     writer = AnswerWriter(sys.stdout, waiting)
     try:

@@ -13,10 +13,9 @@ from copilot_client import render
 from copilot_client.options import absolute_path, json_option, no_start_option
 from copilot_client.output import tell, write_json, write_lines
 from copilot_client.progress import ProgressBar
-from copilot_client.request import connect
+from copilot_client.request import connect, daemon_places
 from copilot_client.terminal import is_terminal
 from copilotd.errors import RootNotFound, UsageError
-from copilotd.paths import find_places
 from copilotd.text import printable
 
 INDEX_EXAMPLES = """\b
@@ -88,7 +87,7 @@ def rebuild(fresh_vectors: bool, as_json: bool, no_start: bool) -> None:
 
 def _run(method: str, params: Mapping[str, Any], directory: str, *, as_json: bool, start: bool) -> None:
     bar = ProgressBar(sys.stderr)
-    connection = connect(find_places(), start=start)
+    connection = connect(daemon_places(), start=start)
     try:
         report = connection.call(method, params, on_progress=bar.update)
     except KeyboardInterrupt:

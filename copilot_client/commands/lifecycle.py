@@ -11,7 +11,8 @@ from copilot_client.connection import Connection, ConnectionLost, NotRunning
 from copilot_client.launch import START_S, UNKNOWN_PID, start_daemon, start_failure, stop_daemon
 from copilot_client.options import json_option
 from copilot_client.output import tell, write_json, write_lines
-from copilotd.paths import Places, find_places
+from copilot_client.request import daemon_places
+from copilotd.paths import Places
 
 START_EXAMPLES = "Example: copilot start"
 STOP_EXAMPLES = "Example: copilot stop --json"
@@ -22,7 +23,7 @@ RESTART_EXAMPLES = "Example: copilot restart"
 @json_option
 def start(as_json: bool) -> None:
     """Starts the daemon and waits until it answers; does nothing where it runs already."""
-    places = find_places()
+    places = daemon_places()
     try:
         connection, started = Connection.open(places.socket), False
     except NotRunning:
@@ -35,7 +36,7 @@ def start(as_json: bool) -> None:
 @json_option
 def stop(as_json: bool) -> None:
     """Stops the daemon and waits until it is gone. Nothing indexed is lost."""
-    stopped = _stop(find_places())
+    stopped = _stop(daemon_places())
     if as_json:
         write_json(stopped or {"stopped": False})
     else:
@@ -46,7 +47,7 @@ def stop(as_json: bool) -> None:
 @json_option
 def restart(as_json: bool) -> None:
     """Stops the daemon where it runs, and starts it."""
-    places = find_places()
+    places = daemon_places()
     stopped = _stop(places)
     if not as_json:
         write_lines([_stopped_sentence(stopped)])

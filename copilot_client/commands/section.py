@@ -11,9 +11,9 @@ from copilot_client import render
 from copilot_client.last_answer import source_reference
 from copilot_client.options import absolute_path, json_option, no_start_option
 from copilot_client.output import stdout_style, write_json, write_lines
-from copilot_client.request import request
+from copilot_client.request import daemon_places, request
 from copilotd.errors import UsageError
-from copilotd.paths import Places, find_places
+from copilotd.paths import Places
 
 EXAMPLES = """\b
 Examples:
@@ -37,7 +37,7 @@ def section(reference: str, namespace: str | None, as_json: bool, no_start: bool
     REF is the number of a source of the last answer, a path with or without a line, or a label such as
     "setup_guide > Database Config".
     """
-    places = find_places()
+    places = daemon_places()
     ref, remembered = _resolve(places, reference.strip())
     result = request(
         "section", {"ref": ref, "namespace": namespace or remembered}, start=not no_start, places=places

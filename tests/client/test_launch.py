@@ -120,6 +120,40 @@ def test_ask_says_that_a_socket_was_left_behind(home: Home) -> None:
     )  # fmt: skip
 
 
+COMMANDS = [
+    ("start",),
+    ("restart",),
+    ("ask", "x"),
+    ("search", "x"),
+    ("index", "."),
+    ("section", "x"),
+    ("roots",),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_state_folder_that_can_not_be_used_is_a_daemon_that_can_not_start(
+    home: Home, command: tuple[str, ...]
+) -> None:
+    home.state.chmod(0o777)
+    done = home.run(*command)
+    assert done.code == 3
+    assert f"chmod 700 {home.state}" in done.err
+
+
+def test_a_link_in_the_place_of_a_start_lock_is_one_too(home: Home) -> None:
+    (home.state / "copilotd.start").symlink_to(home.path / "elsewhere")
+    done = home.run("start")
+    assert (done.code, "can't be opened" in done.err, "Traceback" in done.err) == (3, True, False)
+    assert not (home.path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ("status",), ("stop",)])
+def test_settings_that_can_not_be_read_are_too(home: Home, command: tuple[str, ...]) -> None:
+    done = home.run(*command, env={"COPILOT_ENV_FILE": "/absent"})
+    assert (done.code, "COPILOT_ENV_FILE" in done.err) == (3, True)
+
+
 def test_a_daemon_that_can_not_start_says_why(home: Home) -> None:
     done = home.run("start", env={"TOP_K": "many"})
     assert done.code == 3

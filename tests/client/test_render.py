@@ -242,6 +242,13 @@ def test_roots_are_aligned() -> None:
     assert render.roots({"roots": []}, PLAIN) == ["No folder is indexed yet. Add one: copilot index DIR"]
 
 
+def test_status_shows_what_is_odd_about_the_settings() -> None:
+    lines = render.status(
+        {"warnings": ["/c/.env is open to other users;\x1b[2J run: chmod 600 /c/.env"]}, PLAIN
+    )
+    assert lines[lines.index("Settings") + 1] == "  /c/.env is open to other users;[2J run: chmod 600 /c/.env"
+
+
 def test_status_tells_everything() -> None:
     result = {
         "pid": 17, "version": "0.1.0", "state": "indexing", "model": {"name": "mini", "loaded": False, "error": ""},
