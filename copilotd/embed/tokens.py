@@ -22,6 +22,11 @@ def pack_tokens(rows: Float32Array) -> bytes:
     return np.packbits(rows > 0, axis=1).tobytes()
 
 
+def packed_size(dimension: int) -> int:
+    """Returns the bytes that one packed token takes."""
+    return -(-dimension // 8)
+
+
 def nearest_tokens(question: Float32Array, passages: Sequence[bytes]) -> Float32Array:
     """Returns how near the nearest packed token of each passage is to each token of the question.
 
@@ -35,7 +40,7 @@ def nearest_tokens(question: Float32Array, passages: Sequence[bytes]) -> Float32
         ``(len(passages), n)`` cosines; zeros where nothing is packed.
     """
     dimension = question.shape[1]
-    width = -(-dimension // 8)
+    width = packed_size(dimension)
     nearest = np.zeros((len(passages), len(question)), np.float32)
     held = [n for n, packed in enumerate(passages) if packed]
     if not held:

@@ -116,7 +116,9 @@ def _best_of(
             if last > first and size > 1.0:
                 break
             seen |= tokens[last]
-            value = sum(weights[token] for token in seen) / total - 0.12 * size - 0.01 * min(before + first, 10)
+            value = (
+                sum(weights[token] for token in seen) / total - 0.12 * size - 0.01 * min(before + first, 10)
+            )
             best = max(best, (value, -first, -last))
     score, first, last = best[0], -best[1], -best[2]
     first, last = _completed(chunk.text, units, sizes, first, last)

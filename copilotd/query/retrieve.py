@@ -17,7 +17,7 @@ import numpy as np
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from copilotd.embed.tokens import nearest_tokens
+from copilotd.embed.tokens import nearest_tokens, packed_size
 from copilotd.index.analysis import STOP_WORDS, QueryTerms, QueryWord, analyse, analyse_query
 from copilotd.index.keywords import match_any
 from copilotd.types import (
@@ -50,6 +50,8 @@ class Weights:
             interaction reads words in their context and leaves it nothing to add.
         late: Of late interaction: the mean over the question's words, common ones too, of the cosine with
             the nearest word of the chunk, each word as the model reads it in its context.
+        length: Taken from a chunk for each e-fold of its tokens above 150: among more words a near one is
+            met by chance.
         stub: Taken from a chunk with next to no text below its heading: it names the matter, which makes
             its vector near, and answers nothing.
         stub_chars: Text from which nothing is taken.
@@ -58,11 +60,12 @@ class Weights:
         read: How many of those are scored by phrase.
     """
 
-    lexical: float = 0.3
+    lexical: float = 0.4
     smoothing: float = 10.0
-    heading: float = 0.12
+    heading: float = 0.2
     phrase: float = 0.0
     late: float = 4.0
+    length: float = 0.06
     stub: float = 0.15
     stub_chars: int = 100
     candidates: int = 60
@@ -74,6 +77,9 @@ _GUESSED = 0.5
 """What a corrected word counts where it stands: the guess may be wrong."""
 _PARTS = 0.5
 """What all parts of an identifier count where the whole does not stand."""
+
+_USUAL_TOKENS = 150
+_FEW_TOKENS = 30
 
 WEIGHTS = Weights()
 WORDS_ALONE = Weights(lexical=1.0, smoothing=1.0, phrase=0.05)
@@ -130,12 +136,12 @@ def retrieve(
     head = [_with_phrases(hit, known.terms.phrases, weights.phrase) for hit in ranked[: weights.read]]
     clock.lap("phrases")
     near = _near_words(words, index, [hit.chunk.id for hit in ranked])
-    ranked = _with_late(head + ranked[weights.read :], near, weights.late)
+    ranked = _with_late(head + ranked[weights.read :], near, weights)
     clock.lap("late")
     ranked.sort(key=_order)
     evidence = _evidence(ranked, known)
     if ranked and words is not None and ranked[0].chunk.id in near:
-        evidence.update(_met(words.tokens, near[ranked[0].chunk.id], known))
+        evidence.update(_met(words.tokens, near[ranked[0].chunk.id].similar, known))
     hits = _without_copies(ranked, top_k)
     clock.lap("rank")
     return Retrieval(
@@ -328,25 +334,45 @@ def _encode(encoder: Encoder, query: str) -> tuple[Float32Array, TokenVectors | 
     return vectors, tokens if tokens.tokens else None
 
 
-def _near_words(
-    words: TokenVectors | None, index: IndexReader, chunk_ids: Sequence[int]
-) -> dict[int, Float32Array]:
-    """Returns how near each chunk's nearest word is to each of the question's; none for chunks without tokens."""
+@dataclass(frozen=True, slots=True)
+class _Near:
+    """A chunk's tokens against the question's.
+
+    Attributes:
+        similar: The cosine of each of the question's tokens with the nearest of the chunk's.
+        tokens: How many tokens the chunk has.
+    """
+
+    similar: Float32Array
+    tokens: int
+
+
+def _near_words(words: TokenVectors | None, index: IndexReader, chunk_ids: Sequence[int]) -> dict[int, _Near]:
+    """Returns how near each chunk's tokens are to the question's; nothing for chunks without tokens."""
     if words is None:
         return {}
     packed = index.packed_tokens(chunk_ids)
-    return dict(zip(packed, nearest_tokens(words.rows, list(packed.values())), strict=True))
+    size = packed_size(words.rows.shape[1])
+    nearest = nearest_tokens(words.rows, list(packed.values()))
+    return {
+        chunk_id: _Near(similar, len(of_chunk) // size)
+        for (chunk_id, of_chunk), similar in zip(packed.items(), nearest, strict=True)
+    }
 
 
-def _with_late(hits: list[Hit], near: Mapping[int, Float32Array], weight: float) -> list[Hit]:
+def _with_late(hits: list[Hit], near: Mapping[int, _Near], weights: Weights) -> list[Hit]:
     """Adds how near the question's words are met, on average.
 
     A chunk that is not embedded yet counts as the worst of the others: it may be as good as any, and
     nothing says so.
     """
-    means = {chunk_id: float(similar.mean()) for chunk_id, similar in near.items()}
-    worst = min(means.values(), default=0.0)
-    return [_with_part(hit, "late", weight * means.get(hit.chunk.id, worst)) for hit in hits]
+    values = {
+        chunk_id: weights.late * float(found.similar.mean())
+        - weights.length * math.log(max(found.tokens, _FEW_TOKENS) / _USUAL_TOKENS)
+        for chunk_id, found in near.items()
+    }
+    worst = min(values.values(), default=0.0)
+    return [_with_part(hit, "late", values.get(hit.chunk.id, worst)) for hit in hits]
 
 
 def _with_part(hit: Hit, name: str, value: float) -> Hit:
