@@ -28,8 +28,9 @@ from copilotd.errors import CopilotError
 
 EXIT_FAILED, EXIT_USAGE, EXIT_UNAVAILABLE, EXIT_INTERRUPTED, EXIT_PIPE = 1, 2, 3, 130, 141
 
-# Errors of the daemon that mean "not now"; those of the client itself are DaemonUnavailable.
-_UNAVAILABLE_CODES = frozenset({"busy", "shutting_down", "version_mismatch"})
+# Errors of the daemon that mean "not now" or, from one that is starting, "never"; those of the client itself
+# are DaemonUnavailable.
+_UNAVAILABLE_CODES = frozenset({"busy", "shutting_down", "version_mismatch", "index_locked", "index_too_new"})
 
 GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (

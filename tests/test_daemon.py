@@ -186,6 +186,23 @@ def test_two_indexes_have_two_daemons(start: Start, home: Path) -> None:
     assert (home / "p").stat().st_mode & 0o777 == 0o700
 
 
+def test_each_index_answers_for_itself_through_the_client(start: Start, home: Path) -> None:
+    """Only INDEX_DIR differs, and both use one home: the second client must not meet the first daemon."""
+    indexes = [str(home / "a"), str(home / "b")]
+    pids = {index: start(INDEX_DIR=index).process.pid for index in indexes}
+    for index in indexes:
+        deadline = time.monotonic() + 20
+        code = 3
+        while code == 3 and time.monotonic() < deadline:
+            done = subprocess.run(
+                [sys.executable, "-m", "copilot_client", "status", "--json"], capture_output=True, text=True,
+                cwd=REPOSITORY, env={"HOME": str(home), "INDEX_DIR": index}, check=False,
+            )  # fmt: skip
+            code = done.returncode
+        status = json.loads(done.stdout)
+        assert (status["index_dir"], status["pid"]) == (index, pids[index])
+
+
 def test_a_runtime_folder_open_to_others_is_refused_with_the_remedy(start: Start, home: Path) -> None:
     state = home / ".local/state/copilot"
     state.mkdir(parents=True)

@@ -12,6 +12,7 @@ import dotenv
 import pytest
 from support.shared import REPOSITORY
 
+from copilotd.api import provider_factory
 from copilotd.errors import SettingsError
 from copilotd.llm import make_provider
 from copilotd.paths import find_places
@@ -182,6 +183,22 @@ def test_what_the_provider_lacks_is_a_runtime_error_that_names_variable_and_file
     settings = load_settings()
     with pytest.raises(RuntimeError, match=f"{variable}.*{env_file}"):
         make_provider(**provider_arguments(settings))
+
+
+@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "ANTHROPIC_API_KEY"])
+def test_a_missing_key_is_said_of_the_daemon_with_its_file_and_the_restart(
+    env_file: Path, variable: str
+) -> None:
+    """The key may well be exported in the shell that asks."""
+    env_file.write_text(f"LLM_PROVIDER={variable.partition('_')[0].lower()}\nLLM_MODEL=m\n")
+    make = provider_factory(load_settings())
+    with pytest.raises(SettingsError) as caught:
+        make()
+    assert caught.value.message.startswith("the daemon has no key")
+    assert f"{variable} in {env_file}" in caught.value.message
+    assert "your shell" in caught.value.hint
+    assert f"chmod 600 {env_file}" in caught.value.hint
+    assert "copilot restart" in caught.value.hint
 
 
 def test_extractive_is_no_provider(env_file: Path) -> None:

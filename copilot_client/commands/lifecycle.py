@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from copilot_client.connection import Connection, ConnectionLost, NotRunning
+from copilot_client.connection import Connection, ConnectionLost, DaemonUnavailable, NotRunning
 from copilot_client.launch import START_S, UNKNOWN_PID, start_daemon, start_failure, stop_daemon
 from copilot_client.options import json_option
 from copilot_client.output import tell, write_json, write_lines
 from copilot_client.request import daemon_places
+from copilotd.errors import CopilotError
 from copilotd.paths import Places
 
 START_EXAMPLES = "Example: copilot start"
@@ -64,6 +65,10 @@ def _greet(connection: Connection, places: Places) -> Mapping[str, Any]:
                 connection.call("roots", {}, seconds=START_S)
             except ConnectionLost:
                 raise start_failure(places) from None
+            except DaemonUnavailable:
+                raise
+            except CopilotError as error:
+                raise DaemonUnavailable(f"The daemon could not start: {error.message}", error.hint) from None
     return said
 
 

@@ -55,22 +55,31 @@ def make_provider(
         )
     model = model.strip()
     if not model:
-        raise SettingsError(f"no model for {name}: set LLM_MODEL{where}")
+        raise _missing(f"model for {name}", "LLM_MODEL", key_file_hint)
     limits = Limits.within(timeout_s)
     if name == "anthropic":
         key = clean_key(anthropic_api_key, "ANTHROPIC_API_KEY", where)
         if not key:
-            raise SettingsError(f"no key for anthropic: set ANTHROPIC_API_KEY{where}")
+            raise _missing("key for anthropic", "ANTHROPIC_API_KEY", key_file_hint)
         address = _address(anthropic_base_url or anthropic.BASE_URL, "ANTHROPIC_BASE_URL", where)
         return anthropic.AnthropicProvider(model, key, address, limits, key_file_hint)
     if name == "openai":
         key = clean_key(openai_api_key, "OPENAI_API_KEY", where)
         if not key and not openai_base_url.strip():
-            raise SettingsError(f"no key for openai: set OPENAI_API_KEY{where}")
+            raise _missing("key for openai", "OPENAI_API_KEY", key_file_hint)
         address = _address(openai_base_url or openai.BASE_URL, "OPENAI_BASE_URL", where)
         return openai.OpenAIProvider(model, key, address, limits, key_file_hint)
     return ollama.OllamaProvider(
         model, _address(ollama_base_url or ollama.BASE_URL, "OLLAMA_BASE_URL", where), limits
+    )
+
+
+def _missing(what: str, variable: str, file: str) -> SettingsError:
+    if not file:
+        return SettingsError(f"no {what}: set {variable}")
+    return SettingsError(
+        f"the daemon has no {what}: set {variable} in {file}",
+        f"what your shell exports doesn't reach a service: put it there (chmod 600 {file}), then: copilot restart",
     )
 
 

@@ -25,7 +25,9 @@ from copilot_client.cli import GROUPS, cli
 from copilotd import wire
 from copilotd.errors import (
     Busy,
+    IndexLocked,
     IndexMissing,
+    IndexTooNew,
     ModelLoading,
     ProviderAuth,
     RootNotFound,
@@ -231,6 +233,8 @@ def test_an_error_in_the_middle_ends_the_line_first(home: Home) -> None:
         (SectionNotFound("no"), 2),
         (Busy("no"), 3),
         (ShuttingDown("no"), 3),
+        (IndexLocked("no"), 3),
+        (IndexTooNew("no"), 3),
     ],
 )
 def test_exit_codes(home: Home, error: Any, code: int) -> None:

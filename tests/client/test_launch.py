@@ -125,7 +125,7 @@ COMMANDS = [
     ("restart",),
     ("ask", "x"),
     ("search", "x"),
-    ("index", "."),
+    ("index", "d"),
     ("section", "x"),
     ("roots",),
 ]

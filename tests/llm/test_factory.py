@@ -69,7 +69,7 @@ def test_a_missing_key_names_its_variable_before_any_request(
     monkeypatch.setenv(f"{name.upper()}_API_KEY", "sk-of-the-environment")
     with pytest.raises(RuntimeError) as caught:
         make(name, **{f"{name}_api_key": key})
-    assert str(caught.value) == f"no key for {name}: set {name.upper()}_API_KEY in {FILE}"
+    assert str(caught.value) == f"the daemon has no key for {name}: set {name.upper()}_API_KEY in {FILE}"
 
 
 @pytest.mark.parametrize("key", ["sk test", "sk-test\nsk-other", "sk-tést", "sk-\x00test"])
