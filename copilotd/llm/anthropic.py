@@ -7,8 +7,9 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
+from copilotd.llm.bounds import IDENTITY, Meter, tokens, words
 from copilotd.llm.failures import Failure, Service, retry_after
-from copilotd.llm.streaming import Limits, StreamingProvider, quiet
+from copilotd.llm.streaming import Limits, StreamingProvider, http_library, quiet
 from copilotd.types import CompletionRequest, Finished, TextDelta
 
 BASE_URL = "https://api.anthropic.com"
@@ -45,19 +46,24 @@ class AnthropicProvider(StreamingProvider):
         quiet("anthropic", "httpx", "httpx2", "httpcore", "httpcore2")
         return anthropic
 
-    async def _attempt(self, request: CompletionRequest) -> AsyncGenerator[TextDelta | Finished, None]:
+    async def _attempt(
+        self, request: CompletionRequest, meter: Meter
+    ) -> AsyncGenerator[TextDelta | Finished, None]:
         sdk = self._sdk()
         options: dict[str, Any] = {}
         if "open_telemetry" in signature(sdk.AsyncAnthropic).parameters:
             # The environment could otherwise have the SDK copy prompts into traces.
             options["open_telemetry"] = False
-        http = sdk.DefaultAsyncHttpxClient(trust_env=self._trust_env, follow_redirects=False)
+        http = sdk.DefaultAsyncHttpxClient(
+            trust_env=self._trust_env, follow_redirects=False, event_hooks=meter.hooks(http_library(sdk))
+        )
         async with sdk.AsyncAnthropic(
             api_key=self._service.secret,
             base_url=self._service.address,
             max_retries=0,
             timeout=sdk.Timeout(None, connect=self._limits.connect_s),
             http_client=http,
+            default_headers=IDENTITY,
             **options,
         ) as client:
             messages = [{"role": turn.role, "content": turn.content} for turn in request.messages]
@@ -89,11 +95,11 @@ async def _events(stream: Any) -> AsyncGenerator[TextDelta | Finished, None]:
     tokens_out: int | None = None
     async for event in stream:
         if event.type == "message_start":
-            tokens_in = event.message.usage.input_tokens
+            tokens_in = tokens(event.message.usage.input_tokens)
         elif event.type == "content_block_delta":
-            yield TextDelta(event.delta.text if event.delta.type == "text_delta" else "")
+            yield TextDelta(words(event.delta.text) if event.delta.type == "text_delta" else "")
         elif event.type == "message_delta":
             reason = event.delta.stop_reason or reason
-            tokens_out = event.usage.output_tokens
+            tokens_out = tokens(event.usage.output_tokens)
         elif event.type == "message_stop" and reason is not None:
             yield Finished(_REASONS.get(reason, "end"), tokens_in, tokens_out)

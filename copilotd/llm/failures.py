@@ -1,12 +1,14 @@
 """What can go wrong between us and an LLM service, as sentences a person understands.
 
 Each sentence names the service, the model, the variable or the address, and the next step; none holds
-a key. Whatever a server says about itself is shortened, made printable and cleaned of the key first;
-for a rejected key it is left out, because servers repeat parts of the key there.
+a key. What a server says is repeated where a person needs it (which model is missing, what does not
+fit) and no key is at stake: servers repeat keys whole, in parts, spaced out or reversed.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
@@ -44,6 +46,10 @@ _TOO_LONG = (
     "reduce the length",
 )
 
+_PART = 6
+
+# A longer wait is no advice to a person; servers have been seen to ask for days.
+_LONGEST_WAIT = 900.0
 _INSTEAD = "or ask with --extractive, which needs no provider"
 
 
@@ -94,10 +100,9 @@ class Service:
         return self.title if self.address in self.title else f"{self.title} at {self.address}"
 
     def quoted(self, said: str) -> str:
-        """Returns what a server said, short, printable and without the key."""
-        if self.secret:
-            said = said.replace(self.secret, "***")
-        return one_line(said, 200)
+        """Returns what a server said, short and printable; nothing where it repeats a part of the key."""
+        said = one_line(said, 200)
+        return "" if self.secret and _holds_part(said, self.secret) else said
 
     def status(self, code: int, said: str = "", kind: str = "", wait_s: float | None = None) -> Failure:
         """Returns the failure an HTTP status stands for.
@@ -109,7 +114,9 @@ class Service:
             wait_s: Its ``retry-after``.
         """
         lower = f"{kind} {said}".lower()
-        message = self.quoted(said)
+        too_long = code == 413 or (code in (400, 422, 500) and any(phrase in lower for phrase in _TOO_LONG))
+        # Any other message of a server that was given a key may be about the key.
+        message = self.quoted(said) if code == 404 or too_long or not self.secret else ""
         detail = f": {message}" if message else ""
         where = f" in {self.key_file}" if self.key_file else ""
         if code in (401, 403):
@@ -118,7 +125,7 @@ class Service:
             hint = f"set {self.address_variable} to the final address" if self.address_variable else ""
             text = f"{self.title} redirects to another address ({code}); documents are not sent there."
             return Failure(ProviderUnreachable(text, hint))
-        if code == 413 or (code in (400, 422, 500) and any(phrase in lower for phrase in _TOO_LONG)):
+        if too_long:
             text = (
                 f"Question and passages do not fit the context window of {self.model} ({self.title}){detail}"
             )
@@ -133,6 +140,8 @@ class Service:
         if code in (429, 503, 529):
             what = "limits the rate of requests" if code == 429 else "is overloaded"
             later = f"wait {wait_s:.0f} s" if wait_s else "try again in a minute"
+            if wait_s and wait_s > _LONGEST_WAIT:
+                later = "try again later"
             text = f"{self.title} {what} ({code}) for {self.model}{detail}"
             return Failure(ProviderOverloaded(text, f"{later}, {_INSTEAD}"), True, wait_s)
         if code in _RETRYABLE or code >= 500:
@@ -224,9 +233,20 @@ class Service:
         names = {type(cause).__name__ for cause in chain}
         if {"ConnectTimeout", "PoolTimeout"} & names:
             return self.timed_out("could not be connected to", connect_s)
-        if any(isinstance(cause, ValueError) for cause in chain):
+        # A failed certificate is a ValueError, too. The others are what an SDK stumbles into over fields
+        # of the wrong type, and over JSON nested too deep.
+        stumbled = isinstance(error, (TypeError, AttributeError, LookupError, AssertionError, RecursionError))
+        certificate = any(isinstance(cause, ssl.SSLError) for cause in chain)
+        if not certificate and (stumbled or any(isinstance(cause, ValueError) for cause in chain)):
             return self.malformed()
         return self.broken_off() if received else self.unreachable(error)
+
+
+def _holds_part(said: str, secret: str) -> bool:
+    """Returns whether six characters of ``secret`` in a row stand in ``said``, spaced, reversed or not."""
+    flat, key = (re.sub(r"[\W_]+", "", text).casefold() for text in (said, secret))
+    parts = {key[start : start + _PART] for start in range(max(1, len(key) - _PART + 1))}
+    return any(part and (part in flat or part[::-1] in flat) for part in parts)
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -251,12 +271,13 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         if not value:
             continue
         try:
-            return max(0.0, float(value) * scale)
+            seconds = float(value) * scale
+            return max(0.0, seconds) if math.isfinite(seconds) else None
         except ValueError:
             pass
         try:
             moment = parsedate_to_datetime(value)
-        except ValueError:
+            return max(0.0, (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds())
+        except (ValueError, OverflowError, TypeError):
             continue
-        return max(0.0, (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds())
     return None

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from types import ModuleType
 from typing import Any
 
+from copilotd.llm.bounds import IDENTITY, Meter, tokens, words
 from copilotd.llm.failures import Failure, Service, causes, retry_after
 from copilotd.llm.streaming import Limits, StreamingProvider, quiet
 from copilotd.types import CompletionRequest, Finished, TextDelta
@@ -31,7 +32,11 @@ class OllamaProvider(StreamingProvider):
         quiet("ollama", "httpx", "httpcore")
         return ollama
 
-    async def _attempt(self, request: CompletionRequest) -> AsyncGenerator[TextDelta | Finished, None]:
+    async def _attempt(
+        self, request: CompletionRequest, meter: Meter
+    ) -> AsyncGenerator[TextDelta | Finished, None]:
+        import httpx
+
         sdk = self._sdk()
         limits = self._limits
         client = sdk.AsyncClient(
@@ -39,6 +44,8 @@ class OllamaProvider(StreamingProvider):
             timeout=(limits.connect_s, None, None, limits.connect_s),
             follow_redirects=False,
             trust_env=self._trust_env,
+            headers=IDENTITY,
+            event_hooks=meter.hooks(httpx),
         )
         async with client:
             messages = [{"role": turn.role, "content": turn.content} for turn in request.messages]
@@ -69,10 +76,10 @@ class OllamaProvider(StreamingProvider):
 
 async def _events(stream: Any) -> AsyncGenerator[TextDelta | Finished, None]:
     async for part in stream:
-        yield TextDelta(part.message.content or "")
+        yield TextDelta(words(part.message.content))
         if part.done:
             reason = "length" if part.done_reason == "length" else "end"
-            yield Finished(reason, part.prompt_eval_count, part.eval_count)
+            yield Finished(reason, tokens(part.prompt_eval_count), tokens(part.eval_count))
 
 
 def context_tokens(request: CompletionRequest) -> int:

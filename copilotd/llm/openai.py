@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator
 from types import ModuleType
 from typing import Any
 
+from copilotd.llm.bounds import IDENTITY, Meter, tokens, words
 from copilotd.llm.failures import Failure, Service, retry_after
-from copilotd.llm.streaming import Limits, StreamingProvider, quiet
+from copilotd.llm.streaming import Limits, StreamingProvider, http_library, quiet
 from copilotd.types import CompletionRequest, Finished, TextDelta
 
 BASE_URL = "https://api.openai.com/v1"
@@ -49,15 +50,20 @@ class OpenAIProvider(StreamingProvider):
         quiet("openai", "httpx", "httpx2", "httpcore", "httpcore2")
         return openai
 
-    async def _attempt(self, request: CompletionRequest) -> AsyncGenerator[TextDelta | Finished, None]:
+    async def _attempt(
+        self, request: CompletionRequest, meter: Meter
+    ) -> AsyncGenerator[TextDelta | Finished, None]:
         sdk = self._sdk()
-        http = sdk.DefaultAsyncHttpxClient(trust_env=self._trust_env, follow_redirects=False)
+        http = sdk.DefaultAsyncHttpxClient(
+            trust_env=self._trust_env, follow_redirects=False, event_hooks=meter.hooks(http_library(sdk))
+        )
         async with sdk.AsyncOpenAI(
             api_key=self._service.secret or _NO_KEY,
             base_url=self._service.address,
             max_retries=0,
             timeout=sdk.Timeout(None, connect=self._limits.connect_s),
             http_client=http,
+            default_headers=IDENTITY,
         ) as client:
             # Set by OPENAI_ORG_ID and OPENAI_PROJECT_ID of the environment.
             client.organization = client.project = None
@@ -79,6 +85,8 @@ class OpenAIProvider(StreamingProvider):
         sdk = self._sdk()
         if isinstance(error, sdk.APIConnectionError):
             return self._service.transport(error, self._limits.connect_s, received=received)
+        if isinstance(error, sdk.APIResponseValidationError):
+            return self._service.malformed()
         if isinstance(error, sdk.APIError):
             body = error.body if isinstance(error.body, dict) else {}
             kind = str(body.get("code") or body.get("type") or "")
@@ -106,10 +114,14 @@ async def _events(stream: Any) -> AsyncGenerator[TextDelta | Finished, None]:
         usage = chunk.usage or usage
         for choice in chunk.choices or ():
             delta = choice.delta
-            refused = refused or bool(delta and getattr(delta, "refusal", None))
-            text = (delta and (delta.content or getattr(delta, "refusal", None))) or ""
-            yield TextDelta(text)
+            refusal = words(getattr(delta, "refusal", None))
+            refused = refused or bool(refusal)
+            yield TextDelta((words(delta.content) if delta is not None else "") or refusal)
             reason = choice.finish_reason or reason
     if reason is not None:
         end = "refusal" if refused else _REASONS.get(reason, "end")
-        yield Finished(end, usage and usage.prompt_tokens, usage and usage.completion_tokens)
+        yield Finished(
+            end,
+            tokens(getattr(usage, "prompt_tokens", None)),
+            tokens(getattr(usage, "completion_tokens", None)),
+        )

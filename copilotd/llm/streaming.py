@@ -20,15 +20,23 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 
 from copilotd.errors import Cancelled, CopilotError
+from copilotd.llm.bounds import Meter
 from copilotd.llm.failures import Failure, Service
+from copilotd.llm.scrub import Secret, Thinking
+from copilotd.text import printable
 from copilotd.types import CompletionRequest, Finished, TextDelta
 
 _POLL_S = 0.05  # how late a cancelled request is noticed
 _BACKOFF_S = 0.5
 _BACKOFF_LIMIT_S = 8.0
+# A token has about four characters; more than twice that is no answer within the limit any more.
+_CHARS_PER_TOKEN = 8
+_CHARS_MARGIN = 4096
+_HTTP_LIBRARIES = ("httpx", "httpx2")
 _JITTER = random.SystemRandom()
 
 _Event = TextDelta | Finished
@@ -81,8 +89,8 @@ class StreamingProvider(ABC):
         """Imports the SDK, which costs up to seconds, and quietens its loggers."""
 
     @abstractmethod
-    def _attempt(self, request: CompletionRequest) -> AsyncGenerator[_Event, None]:
-        """Sends the request once and yields what comes; closes everything it opened.
+    def _attempt(self, request: CompletionRequest, meter: Meter) -> AsyncGenerator[_Event, None]:
+        """Sends the request once and yields what comes, watched by ``meter``; closes everything it opened.
 
         An empty piece of text is a sign of life: the model is thinking, and silence is counted anew.
         """
@@ -149,17 +157,32 @@ class _Run:
             Cancelled: The caller lost interest.
         """
         loop = asyncio.new_event_loop()
-        attempt = self._provider._attempt(self._request)
+        meter = Meter()
+        attempt = self._provider._attempt(self._request, meter)
+        thinking, secret = Thinking(), Secret(self._service.secret)
         finished: Finished | None = None
-        words = False
+        words = spoke = False
+        room = _CHARS_PER_TOKEN * self._request.max_tokens + _CHARS_MARGIN
         try:
-            while (event := self._next(loop, attempt)) is not None:
+            while finished is None and (event := self._next(loop, attempt)) is not None:
+                spoke = True
                 if isinstance(event, Finished):
                     finished = event
-                elif event.text:
+                    text = ""
+                else:
+                    text = thinking.feed(printable(event.text))
+                    self.received = self.received or bool(text.strip())
+                    if len(text) > room:
+                        text = text[:room]
+                        finished = Finished("length")
+                    room -= len(text)
+                    text = secret.feed(text)
+                if finished is not None:
+                    text += secret.feed(thinking.close()) + secret.close()
+                if text:
                     self.received = True
-                    words = words or not event.text.isspace()
-                    yield event
+                    words = words or not text.isspace()
+                    yield TextDelta(text)
                 # After the yield: the time the reader of the answer takes is not the provider's silence.
                 self._last = time.monotonic()
         finally:
@@ -167,6 +190,10 @@ class _Run:
             loop.run_until_complete(loop.shutdown_asyncgens())
             # Not waiting for the executor: a name look-up in it cannot be interrupted.
             loop.close()
+        if finished is None and (rest := secret.feed(thinking.close()) + secret.close()):
+            yield TextDelta(rest)
+        if finished is None and not spoke and meter.received:
+            raise _AttemptFailed(self._service.malformed())
         if finished is None:
             raise _AttemptFailed(self._service.broken_off() if words else self._service.empty("end"))
         if not words and finished.reason != "refusal":
@@ -227,3 +254,13 @@ def quiet(*loggers: str) -> None:
     """
     for name in loggers:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def http_library(sdk: ModuleType) -> ModuleType:
+    """Returns the HTTP library that the client class of ``sdk`` comes from: httpx or httpx2."""
+    base = next(
+        cls
+        for cls in sdk.DefaultAsyncHttpxClient.__mro__
+        if cls.__module__.partition(".")[0] in _HTTP_LIBRARIES
+    )
+    return import_module(base.__module__.partition(".")[0])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -11,6 +13,8 @@ import pytest
 
 from copilotd.errors import ProviderContextTooLong, ProviderOverloaded, ProviderUnreachable
 from copilotd.llm.failures import Service, retry_after
+
+KEY = "sk-abcdef-ghijkl-0123456789"
 
 SERVICE = Service(
     "openai", "OpenAI", "gpt-test", "https://api.openai.com/v1", "OPENAI_API_KEY", "", "sk-key", "F"
@@ -26,6 +30,9 @@ LOCAL = Service("ollama", "Ollama", "llama", "http://box:11434", "OLLAMA_API_KEY
         ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
         ({"retry-after": "-3"}, 0.0),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "Fri, 31 Dec 9999 23:59:59 -2300"}, None),
         ({}, None),
     ],
 )
@@ -45,6 +52,50 @@ def test_what_a_server_says_is_short_printable_and_without_the_key() -> None:
     assert "sk-key" not in failure.error.message
     assert "\x1b" not in failure.error.message
     assert len(failure.error.message) < 300
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 422, 429, 500, 503, 529])
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        KEY,
+        KEY[:9] + "…" + KEY[-8:],
+        " ".join(KEY),
+        KEY[::-1],
+        "-".join(KEY[::-1]),
+        KEY.upper(),
+        "context length " + KEY[4:],
+    ],
+)
+def test_no_form_of_the_key_is_repeated(code: int, repeated: str) -> None:
+    service = replace(SERVICE, secret=KEY)
+    error = service.status(code, f"the key is {repeated}, they say").error
+    assert "they say" not in f"{error.message} {error.hint}"
+
+
+def test_what_a_server_without_a_key_says_is_repeated() -> None:
+    assert "more system memory" in LOCAL.status(500, "model requires more system memory").error.message
+    assert "no such model" in SERVICE.status(404, "no such model").error.message
+
+
+@pytest.mark.parametrize("wait", [999_999.0, 901.0, math.inf])
+def test_a_wait_nobody_waits_is_not_repeated(wait: float) -> None:
+    hint = SERVICE.status(429, wait_s=wait).error.hint
+    assert "try again later" in hint
+    assert "wait" not in hint.replace("later", "")
+
+
+@pytest.mark.parametrize(
+    "error", [TypeError(), AttributeError(), IndexError(), RecursionError(), ValueError()]
+)
+@pytest.mark.parametrize("received", [True, False])
+def test_a_field_of_the_wrong_type_is_a_reply_that_cannot_be_read(error: Exception, received: bool) -> None:
+    assert "cannot be read" in SERVICE.transport(error, 1.0, received=received).error.message
+
+
+def test_a_bad_certificate_is_no_unreadable_reply() -> None:
+    failure = SERVICE.transport(ssl.SSLCertVerificationError(), 1.0, received=False)
+    assert "TLS" in failure.error.message
 
 
 @pytest.mark.parametrize(

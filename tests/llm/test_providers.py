@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -251,11 +252,132 @@ def test_the_context_limit_is_its_own_error(dialect: Dialect) -> None:
     assert MODELS[dialect.name] in error.message
 
 
-def test_another_400_repeats_what_the_server_said(dialect: Dialect) -> None:
+def test_another_400_is_said_in_our_words_where_a_key_was_sent(dialect: Dialect) -> None:
     with serving(dialect.error(400)) as server:
         error = failure(server, dialect)
     assert type(error) is ProviderError
-    assert "(400): " in error.message
+    assert "(400)" in error.message
+    assert ("(400): " in error.message) == (dialect.name == "ollama")
+
+
+def raw(dialect: Dialect, *bodies: str) -> Reply:
+    """A stream whose objects are these, in the frame of the dialect."""
+    frame = "{}\n" if dialect.name == "ollama" else "data: {}\n\n"
+    if dialect.name == "anthropic":
+        frame = "event: content_block_delta\ndata: {}\n\n"
+    headers = dialect.answer().headers
+    return Reply(200, headers, tuple(frame.replace("{}", body).encode() for body in bodies))
+
+
+WRONG_TYPES = {
+    "openai": [
+        '{"choices":[{"delta":{"content":[1,2]}}]}',
+        '{"choices":[{"delta":{"content":5}}]}',
+        '{"choices":[{"delta":{"content":{"a":1}}}]}',
+        '{"choices":[5]}',
+        '{"choices":["x"]}',
+        '{"choices":5}',
+        '{"choices":[{}]}',
+        '{"choices":[{"delta":5}]}',
+        '{"choices":[{"delta":{"content":"x"},"finish_reason":["stop"]}]}',
+        "{}",
+        "[]",
+        "5",
+        "null",
+    ],
+    "anthropic": [
+        '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":[1,2]}}',
+        '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":7}}',
+        '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta"}}',
+        '{"type":"content_block_delta","index":0,"delta":null}',
+        '{"type":"content_block_delta","index":0,"delta":5}',
+        '{"type":"content_block_delta"}',
+        '{"type":"message_start","message":null}',
+        '{"type":"message_start"}',
+        "{}",
+        "[]",
+        "5",
+        "null",
+    ],
+    "ollama": [
+        '{"message":{"role":"assistant","content":[1,2]},"done":false}',
+        '{"message":{"role":"assistant","content":5},"done":false}',
+        '{"message":null,"done":false}',
+        '{"message":5,"done":false}',
+        '{"done":false}',
+        "{}",
+        "[]",
+        "5",
+        "null",
+    ],
+}
+
+
+@pytest.mark.parametrize("amid", [False, True])
+def test_wrong_types_and_missing_fields_are_a_bad_reply(dialect: Dialect, amid: bool) -> None:
+    start = dialect.unfinished("half an", ending="close").pieces if amid else ()
+    for body in WRONG_TYPES[dialect.name]:
+        reply = raw(dialect, body)
+        with serving(Reply(200, reply.headers, (*start, *reply.pieces))) as server:
+            error = failure(server, dialect)
+        assert isinstance(error, ProviderBadReply), body
+        if not amid:
+            assert "closed the connection" not in error.message, body
+
+
+def test_a_web_page_is_a_reply_that_cannot_be_read(dialect: Dialect) -> None:
+    for kind in ("text/html; charset=utf-8", "text/plain"):
+        with serving(Reply(200, {"content-type": kind}, (b"<html>\n<p>Log in</p>\n</html>",))) as server:
+            error = failure(server, dialect)
+        assert isinstance(error, ProviderBadReply)
+        assert "cannot be read" in error.message
+
+
+def test_an_endless_answer_is_cut_like_one_at_its_limit(dialect: Dialect) -> None:
+    endless = dialect.unfinished(*["la " * 500] * 100, ending="hold")
+    with serving(endless) as server:
+        done = complete(provider_at(server.url, dialect), REQUEST)
+        assert server.disconnected.wait(2)
+    assert done.finished.reason == "length"
+    assert len(done.text) == 8 * 77 + 4096
+
+
+def test_a_line_without_end_is_a_bad_reply(dialect: Dialect) -> None:
+    start = dialect.unfinished("half an", ending="close")
+    long = (b"data: " + b"x" * 60_000, *[b"x" * 60_000] * 30)
+    with serving(Reply(200, start.headers, (*start.pieces, *long), ending="hold")) as server:
+        error = failure(server, dialect)
+    assert isinstance(error, ProviderBadReply)
+    assert "cannot be read" in error.message
+
+
+def test_a_compressed_reply_is_not_asked_for_and_not_unpacked(dialect: Dialect) -> None:
+    bomb = gzip.compress(b"data: " + b" " * 30_000_000)
+    reply = Reply(200, {**dialect.answer().headers, "content-encoding": "gzip"}, (bomb,))
+    with serving(reply) as server:
+        error = failure(server, dialect)
+    assert isinstance(error, ProviderBadReply)
+    asked = {name.lower(): value for name, value in server.requests[0].headers.items()}
+    assert asked["accept-encoding"] == "identity"
+
+
+def test_the_key_as_an_answer_is_masked(dialect: Dialect) -> None:
+    if dialect.name == "ollama":
+        pytest.skip("Ollama is sent no key")
+    with serving(dialect.answer("It is ", *KEY, " and ", KEY)) as server:
+        assert complete(provider_at(server.url, dialect), REQUEST).text == "It is *** and ***"
+
+
+def test_thinking_is_not_the_answer(dialect: Dialect) -> None:
+    with serving(dialect.answer("<thi", "nk>hm", "</think>", "\n\nSo.")) as server:
+        assert complete(provider_at(server.url, dialect), REQUEST).text == "So."
+    with serving(dialect.answer("<think>hm", reason="length")) as server:
+        assert "MAX_ANSWER_TOKENS" in failure(server, dialect).hint
+
+
+def test_a_wait_of_days_is_not_repeated(dialect: Dialect) -> None:
+    with serving(dialect.error(429, headers={"retry-after": "999999"})) as server:
+        assert "try again later" in failure(server, dialect).hint
 
 
 @pytest.mark.parametrize("texts", [(), ("half an",)])

@@ -410,8 +410,8 @@ def test_not_knowing_is_told_apart(words: str) -> None:
 @pytest.mark.parametrize("reason", ["end", "length", "refusal"])
 def test_words_that_cite_nothing_are_withheld(words: str, reason: str) -> None:
     deltas: list[str] = []
-    events = [*map(TextDelta, words), Finished(reason)]
-    answer = answer_from_passages("How?", HITS, Scripted(*events), deltas.append)
+    provider = Scripted(*map(TextDelta, words), Finished(reason))
+    answer = answer_from_passages("How?", HITS, provider, deltas.append)
     assert (answer.text, answer.citations, deltas) == ("", (), [])
     assert answer.uncited
     assert not answer.unknown
@@ -463,34 +463,24 @@ def test_sentences_that_lost_every_mark_say_so(said: str, expected: str, trailin
 
 CHECKED_PIECES = st.sampled_from(
     [
-        "[A]",
-        "[Z]",
-        "【B】",
-        ". ",
-        ".",
-        "\n",
-        "\n\n",
-        "Sources:",
-        "## Quellen",
-        "- ",
-        "x > y",
-        "word",
-        " ",
-        "```",
-    ]
-    + [
-        "http://",
-        "https://evil.example/a",
-        "www.",
-        "://",
-        "[r]: ",
-        "<",
-        ">",
-        "`",
-        "  ",
-        "1. ",
+        *(
+            "[A]",
+            "[Z]",
+            "【B】",
+            ". ",
+            ".",
+            "\n",
+            "\n\n",
+            "Sources:",
+            "## Quellen",
+            "- ",
+            "x > y",
+            "word",
+            " ",
+            "```",
+        ),
+        *("http://", "https://evil.example/a", "www.", "://", "[r]: ", "<", ">", "`", "  ", "1. ", "B]"),
         "javascript:",
-        "B]",
     ]
 )
 
