@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from support.client_home import Home, temporary_home
+
+from copilotd.index.catalog import DATABASE_NAME
 
 pytestmark = pytest.mark.e2e
 
@@ -66,6 +70,26 @@ def test_a_name_that_is_not_utf8_from_index_to_forget(home: Home) -> None:
     forgotten = run("forget", b"dir\xff")
     assert (forgotten.returncode, b"dir\\xff" in forgotten.stdout) == (0, True)
     assert run("roots").stdout.startswith(b"No folder is indexed yet")
+
+
+def test_an_index_of_a_newer_version_and_an_unknown_setting(home: Home) -> None:
+    home.lock.parent.mkdir(mode=0o700)
+    database = home.lock.with_name(DATABASE_NAME)
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA user_version = 999")
+    before = database.read_bytes()
+    settings = home.path / "c" / "copilot" / ".env"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("TOP_KK=7\n")
+    settings.chmod(0o600)
+    for arguments in (("start",), ("search", "x")):
+        done = home.run(*arguments)
+        assert (done.code, done.out) == (3, "")
+        assert "made by a newer version" in done.err
+    assert database.read_bytes() == before
+    (log,) = home.path.glob("s/copilot/log/copilotd.log")
+    assert "did you mean TOP_K?" in log.read_text()
 
 
 def test_an_index_removed_under_the_daemon_is_begun_anew_by_the_next_command(home: Home) -> None:
