@@ -7,6 +7,7 @@ near the first, so that a reader isn't sent to a place that doesn't answer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,11 +16,14 @@ from copilotd.query.passages import Run, best_run
 from copilotd.query.prompt import key_of
 from copilotd.query.quoting import quoted
 from copilotd.text import one_line
-from copilotd.types import Citation, Hit, Retrieval, StoredChunk
+from copilotd.types import BlockKind, Citation, Hit, Retrieval, StoredChunk
 
 _PREVIEW_CHARS = 160
 _NEAR = 0.93
 """A further hit is quoted when its score reaches this share of the best one's."""
+
+
+_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,8 @@ class Passage:
     """Words of a document that answer.
 
     Attributes:
-        text: Verbatim lines of the chunk; rows cut from a table have its header in front.
+        text: Verbatim lines of the chunk; rows cut from a table have its header in front, lines cut from a
+            fence its opening and a closing line.
         chunk: Where they stand.
         line_start: First source line.
         line_end: Last source line.
@@ -64,7 +69,7 @@ def compose(passages: Sequence[Passage]) -> tuple[str, list[Citation]]:
     for number, passage in enumerate(passages):
         key = key_of(number)
         meta = passage.chunk.metadata
-        # A mark behind a fence's closing line would reopen it.
+        # A mark behind a fence's closing line would leave the fence open.
         separator = "\n" if "\n" in passage.text else " "
         citation = Citation(
             key=key,
@@ -94,7 +99,32 @@ def _passage(hit: Hit, run: Run) -> Passage:
     last = first + text.count("\n")
     if run.header:
         text = f"{run.header}\n{text}"
+    text = _whole_fences(chunk, run.start, text)
     return Passage(text, chunk, chunk.line_numbers[first], chunk.line_numbers[last], hit.score)
+
+
+def _whole_fences(chunk: StoredChunk, start: int, text: str) -> str:
+    """Gives a quote that begins or ends inside a fence the fence's own opening and a closing line.
+
+    Without them whatever renders the answer would take code for text, and all that follows for code.
+    """
+    for block in chunk.blocks:
+        if block.kind is BlockKind.CODE and block.start <= start < block.end:
+            # The opening stands before the quote, or before the chunk where the cut left it behind.
+            before = chunk.text[block.start : block.header_end] if block.header_end <= start else ""
+            opening = (before or (chunk.context if block.header_end == block.start else "")).strip("\n")
+            if _FENCE.match(opening) and not text.startswith(opening):
+                text = f"{opening}\n{text}"
+    fence = ""
+    for line in text.split("\n"):
+        found = _FENCE.match(line)
+        if not found:
+            continue
+        if not fence:
+            fence = found[1]
+        elif found[1].startswith(fence) and not line[found.end() :].strip():
+            fence = ""
+    return f"{text}\n{fence}" if fence else text
 
 
 def _overlap(one: Passage, other: Passage) -> bool:

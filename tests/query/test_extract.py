@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.hashing_encoder import HashingEncoder
@@ -171,8 +172,38 @@ def test_every_quoted_line_is_in_the_document(text: str, question: str) -> None:
         cited = lines[number[passage.line_start] : number[passage.line_end] + 1]
         quoted = passage.text.split("\n")
         assert passage.text.strip()
+        if quoted[-1] not in cited[-1]:
+            # A fence that was cut, or that the document never closes, is closed.
+            assert set(quoted.pop()) <= set("`~ \t>")
         assert quoted[-1] in cited[-1]
         for line in quoted[-len(cited) :]:
             assert any(line in whole for whole in cited)
         for line in quoted[: -len(cited)]:
             assert line in lines
+
+
+LONG_FENCE = (
+    "# Kiln\n\n## Example\n\nAll of it:\n\n```yaml\n"
+    + "\n\n".join("\n".join(f"key_{part}_{n}: {part * 10 + n}" for n in range(6)) for part in range(40))
+    + "\nlast_key: celadon\n```\n\nThe end.\n"
+)
+
+
+def fence_is_whole(text: str) -> bool:
+    lines = [line for line in text.split("\n") if line.startswith("```")]
+    return len(lines) % 2 == 0 and all(line == "```" for line in lines[1::2])
+
+
+@pytest.mark.parametrize("question", ["key_0_3", "key_17_3", "key_38_1", "last_key celadon", "all of it"])
+def test_a_quote_from_a_long_fence_is_a_whole_fence(question: str) -> None:
+    index = MemoryIndex(HashingEncoder())
+    document = parse_file("kiln.md", LONG_FENCE.encode())
+    index.add(
+        document, chunk_document(document, source_file="/k.md", relative_path="kiln.md", last_modified=1.0)
+    )
+    passages = extract(retrieve(question, index, HashingEncoder(), Scope(), 5))
+    assert passages
+    for passage in passages:
+        assert fence_is_whole(passage.text), passage.text
+    text, _ = compose(passages)
+    assert all("[" not in line for line in text.split("\n") if line.startswith("```"))
