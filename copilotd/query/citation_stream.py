@@ -49,7 +49,8 @@ _SOURCES_HEADING = re.compile(
     re.IGNORECASE,
 )
 _LISTED = re.compile(
-    r"[ \t>]*(?:(?:[-*+•–]|\(?\d{1,9}[.):])[ \t]+\S|[\[【［<]|(?:https?://|www\.)\S+\s*$|\S.*\s[>›»→]\s+\S)|(?: {2,}|\t)\S"
+    r"[ \t>]*(?:(?:[-*+•–]|\(?\d{1,9}[.):])[ \t]+\S|[\[【［<]|(?:https?://|www\.)\S+\s*$"
+    r"|\S.*\s[>›»→]\s+\S)|(?: {2,}|\t)\S"
 )
 _LONGEST_LISTED = 400
 
