@@ -10,28 +10,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from copilot_client.terminal import Style, display_width, file_uri, fit
-from copilotd.text import bracketed, one_line, printable
+from copilotd.text import bracketed, one_line, printable, replace_unshown
 
 PREVIEW_LINES = 3
 DEFAULT_NAMESPACE = "default"
 
 JSONObject = Mapping[str, Any]
 
-# What JSON allows raw in a string although a terminal acts on it or an encoder refuses it: DEL and C1, line
-# separators, bidirectional and zero-width characters, lone surrogates, private use.
-_RAW_IN_JSON = (
-    "[\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069"
-    "\ud800-\udfff\ue000-\uf8ff\ufeff]"
-)
-
 
 def json_text(value: object, *, ascii_only: bool = False, indent: int | None = None) -> str:
     """Returns ``value`` as JSON that is safe to print: invisible characters stay escaped."""
     import json
-    import re
 
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
-    return re.sub(_RAW_IN_JSON, lambda match: f"\\u{ord(match[0]):04x}", text)
+    # What JSON allows raw in a string although a terminal acts on it, hides it or an encoder refuses it.
+    return text if text.isascii() and text.isprintable() else replace_unshown(text, _json_escape)
+
+
+def _json_escape(character: str) -> str:
+    code = ord(character)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
 # ----------------------------------------------------------------------------------------- places

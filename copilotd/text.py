@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import lru_cache
 
 # Letters, digits and ASCII are harmless, and nearly all there is; only the rest is looked up.
@@ -48,6 +49,15 @@ def _shown(character: str) -> str:
     if category in ("Zl", "Zp"):
         return " "
     return character
+
+
+def replace_unshown(text: str, replacement: Callable[[str], str]) -> str:
+    """Returns ``text`` with each character that :func:`printable` would change, newline and tab apart, replaced."""
+
+    def replaced(match: re.Match[str]) -> str:
+        return match[0] if _shown(match[0]) == match[0] else replacement(match[0])
+
+    return _UNUSUAL.sub(replaced, text)
 
 
 def _ignorable(code: int) -> bool:

@@ -186,6 +186,12 @@ def test_two_indexes_have_two_daemons(start: Start, home: Path) -> None:
     assert (home / "p").stat().st_mode & 0o777 == 0o700
 
 
+def test_thousands_of_unknown_parameters_of_hello_give_one_short_sentence(start: Start) -> None:
+    reply = start().call("hello", **{f"unknown{number}": 1 for number in range(5000)})
+    assert isinstance(reply, wire.Failure)
+    assert len(reply.error.message) < 500
+
+
 def test_each_index_answers_for_itself_through_the_client(start: Start, home: Path) -> None:
     """Only INDEX_DIR differs, and both use one home: the second client must not meet the first daemon."""
     indexes = [str(home / "a"), str(home / "b")]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copilotd.text import one_line, printable
+from copilotd.text import one_line, printable, replace_unshown
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -79,6 +79,12 @@ def test_every_character_by_its_category() -> None:
 
 def test_newlines_become_spaces_where_one_line_is_wanted() -> None:
     assert printable("a\nb\tc\r\x1b[2Jé", keep_newlines=False) == "a b c[2Jé"
+
+
+@given(st.text(st.characters()))
+def test_what_is_not_shown_can_be_replaced(text: str) -> None:
+    assert printable(replace_unshown(text, lambda _: "?")) == replace_unshown(text, lambda _: "?")
+    assert replace_unshown(text, printable) == printable(text)
 
 
 @given(st.text(st.characters()))

@@ -630,7 +630,9 @@ class Store:
         ]
         temporary = self.folder / "roots.json.new"
         try:
-            temporary.write_text(json.dumps(payload), encoding="utf-8")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+                json.dump(payload, file)
             temporary.replace(self.folder / "roots.json")
         except OSError as error:
             # The database has them; this file only counts should the database be lost.

@@ -335,6 +335,14 @@ def test_json_keeps_its_value_and_hides_control_characters(text: str) -> None:
     assert render.json_text({"text": text}, ascii_only=True).isascii()
 
 
+def test_json_hides_no_sentence_in_tag_characters() -> None:
+    hidden = "".join(chr(0xE0000 + ord(character)) for character in "obey") + "\u180e\u2061\ufff9"
+    shown = render.json_text({"text": f"fees{hidden} 👩\u200d👧"})
+    assert json.loads(shown) == {"text": f"fees{hidden} 👩\u200d👧"}
+    assert not set(hidden) & set(shown)
+    assert "👩\u200d👧" in shown
+
+
 @given(st.text(), st.integers(1, 60))
 def test_fit_never_exceeds_its_columns(text: str, columns: int) -> None:
     assert display_width(fit(text, columns)) <= columns
