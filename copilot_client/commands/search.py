@@ -7,6 +7,7 @@ import sys
 import click
 
 from copilot_client import render
+from copilot_client.explain import explanation
 from copilot_client.options import json_option, no_start_option, read_query, scope_options
 from copilot_client.output import stdout_style, tell, write_json, write_lines
 from copilot_client.progress import WaitingLine
@@ -16,12 +17,14 @@ EXAMPLES = """\b
 Examples:
   copilot search restore backup
   copilot search "DATABASE_URL" --top-k 10 --json
+  copilot search restore backup --explain
 """
 
 
 @click.command(epilog=EXAMPLES)
 @click.argument("query", nargs=-1, required=True)
 @scope_options
+@click.option("--explain", is_flag=True, help="Show the parts of each hit's score and what was searched.")
 @json_option
 @no_start_option
 def search(
@@ -29,6 +32,7 @@ def search(
     namespaces: tuple[str, ...],
     paths: tuple[str, ...],
     top_k: int | None,
+    explain: bool,
     as_json: bool,
     no_start: bool,
 ) -> None:
@@ -47,5 +51,8 @@ def search(
     if as_json:
         write_json(result)
         return
-    write_lines(render.search_hits(result, stdout_style()))
+    style = stdout_style()
+    write_lines(render.search_hits(result, style))
+    if explain:
+        write_lines(["", *explanation(result, style)])
     tell([*render.notices(result), *render.freshness_line(result)])
