@@ -41,11 +41,12 @@ _DESTINATION = re.compile(r"\s*(?:<([^<>]*)>|(\S*))(?:\s+(?:\".*\"|'.*'|\(.*\)))
 
 # A list of sources is ours to write. A model's own would be taken for it, so it goes, with its heading.
 _SOURCES_HEADING = re.compile(
-    r"[ \t>]*(?:#{1,6}[ \t]+)?[*_]{0,3}"
+    r"[ \t>]*(?:(?:#{1,6}|[-*+]|\d{1,2}[.)])[ \t]+)?(?:<(?:b|strong|h[1-6]|p)>)?[*_]{0,3}"
     r"(?:(?:cited|used)[ \t]+)?"
     r"(?:sources?|references?|citations?|bibliography|quellen?|quellenangaben?|quellenverzeichnis|referenzen"
     r"|belege|nachweise|literatur|fuentes|fonti)"
-    r"(?:[ \t]+(?:used|cited|consulted))?[*_]{0,3}[ \t]*:?[*_]{0,3}[ \t]*(?=\n|[\[【［])",
+    r"(?:[ \t]+(?:used|cited|consulted))?[*_]{0,3}[ \t]*[:：]?[*_]{0,3}"
+    r"(?:</(?:b|strong|h[1-6]|p)>)?[ \t]*:?[ \t]*(?=\n|[\[【［])",
     re.IGNORECASE,
 )
 _LISTED = re.compile(

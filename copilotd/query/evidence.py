@@ -95,6 +95,10 @@ class Sentences:
 
     def _step(self, character: str) -> str:
         if character == DROPPED:
+            if self._line.lstrip(" \t>").startswith("|"):
+                return (
+                    f" {UNVERIFIED}"  # behind a table's row it would be a cell too many, which is not shown
+                )
             self._dropped = True
             return ""
         if character == LABEL_START:
