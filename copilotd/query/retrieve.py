@@ -9,6 +9,7 @@ in :attr:`Hit.details`.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -81,6 +82,8 @@ _PARTS = 0.5
 _USUAL_TOKENS = 150
 _FEW_TOKENS = 30
 
+_WORD = re.compile(r"[^\W\d_]+")
+
 WEIGHTS = Weights()
 WORDS_ALONE = Weights(lexical=1.0, smoothing=1.0, phrase=0.05)
 """While there is no vector to set the scale."""
@@ -149,7 +152,7 @@ def retrieve(
         hits=tuple(hits),
         top_score=max((hit.dense for hit in hits if hit.dense is not None), default=0.0),
         evidence=evidence,
-        corrections=known.corrections,
+        corrections={word: _surface(near, hits) for word, near in known.corrections.items()},
         dense=encoder is not None,
         timings_ms=clock.laps,
         rarity=known.weights(),
@@ -264,6 +267,15 @@ def _nearest(token: str, vocabulary: Mapping[str, int]) -> str:
         )
     ]
     return min(near)[2] if near else ""
+
+
+def _surface(stem: str, hits: Sequence[Hit]) -> str:
+    """Returns the first word of the hits with this stem, as it stands there; the stem where none has it."""
+    for hit in hits:
+        for word in _WORD.findall(hit.chunk.text):
+            if word[:1].lower() == stem[:1] and analyse(word) == [stem]:
+                return str(word).lower()
+    return stem
 
 
 def _dense(

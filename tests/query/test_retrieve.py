@@ -147,7 +147,7 @@ def test_scope_is_applied_before_top_k(index: MemoryIndex) -> None:
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("thorttle", "throttl"), ("uplaod", "upload"), ("repositry", "repositori"), ("lmap", "lamp")],
+    [("thorttle", "throttle"), ("uplaod", "upload"), ("repositry", "repository"), ("lmap", "lamp")],
 )
 def test_slips_of_typing_are_corrected_and_shown(index: MemoryIndex, typed: str, meant: str) -> None:
     assert ask(index, typed, vectors=False).corrections == {typed: meant}
