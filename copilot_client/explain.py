@@ -1,4 +1,4 @@
-"""``copilot search --explain``: the parts of each hit's score, as the daemon sends them."""
+"""``copilot search --explain``: the parts of each hit's score, each a share of the best there can be."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ def explanation(result: JSONObject, style: Style) -> list[str]:
 def _parts(hit: JSONObject) -> str:
     scores = dict(hit.get("scores") or {})
     dense = scores.get("dense")
-    parts = ["no vector yet" if dense is None else f"cosine {float(dense):.3f}"]
+    parts = ["no vector yet"] if dense is None else []
     for name, value in dict(hit.get("details") or {}).items():
         if not value:
             continue
         shown = f"{printable(name)} {float(value):.3f}"
+        if name == "dense":
+            shown += f" (cosine {float(dense or 0):.3f})"
         if name == "words":
             shown += f" (BM25 {float(scores.get('lexical') or 0):.1f})"
         parts.append(shown)

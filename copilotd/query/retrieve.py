@@ -145,7 +145,7 @@ def retrieve(
     evidence = _evidence(ranked, known)
     if ranked and words is not None and ranked[0].chunk.id in near:
         evidence.update(_met(words.tokens, near[ranked[0].chunk.id].similar, known))
-    hits = _without_copies(ranked, top_k)
+    hits = [_in_shares(hit, weights) for hit in _without_copies(ranked, top_k)]
     clock.lap("rank")
     return Retrieval(
         query=query,
@@ -389,6 +389,13 @@ def _with_late(hits: list[Hit], near: Mapping[int, _Near], weights: Weights) -> 
 
 def _with_part(hit: Hit, name: str, value: float) -> Hit:
     return replace(hit, score=hit.score + value, details={**hit.details, name: value})
+
+
+def _in_shares(hit: Hit, weights: Weights) -> Hit:
+    """Returns the hit with its score and each part of it as a share of the best score there can be."""
+    best = 1.0 + weights.lexical + weights.heading + weights.phrase + weights.late
+    parts = {"dense": hit.dense or 0.0, **hit.details}
+    return replace(hit, score=hit.score / best, details={name: value / best for name, value in parts.items()})
 
 
 def _without_copies(hits: Sequence[Hit], limit: int) -> list[Hit]:

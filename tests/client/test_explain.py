@@ -15,9 +15,16 @@ def test_each_hit_shows_its_parts() -> None:
         "corrections": {"databse": "databas"},
         "hits": [
             {
-                "score": 2.2,
+                "score": 0.44,
                 "scores": {"dense": 0.5, "lexical": 9.81},
-                "details": {"words": 0.3, "heading": 0.1, "stub": -0.05, "phrase": 0.0, "late": 1.35},
+                "details": {
+                    "dense": 0.1,
+                    "words": 0.06,
+                    "heading": 0.02,
+                    "stub": -0.01,
+                    "phrase": 0.0,
+                    "late": 0.27,
+                },
             },
             {"score": 0.3, "scores": {"dense": None, "lexical": 9.0}, "details": {"words": 0.3}},
         ],
@@ -26,7 +33,7 @@ def test_each_hit_shows_its_parts() -> None:
         "Why",
         "   confidence 0.93 (high)",
         "   databse: not in the documents, searched as databas",
-        "1. 2.200 = cosine 0.500 + words 0.300 (BM25 9.8) + heading 0.100 - stub 0.050 + late 1.350",
+        "1. 0.440 = dense 0.100 (cosine 0.500) + words 0.060 (BM25 9.8) + heading 0.020 - stub 0.010 + late 0.270",
         "2. 0.300 = no vector yet + words 0.300 (BM25 9.0)",
     ]
 

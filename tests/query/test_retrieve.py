@@ -184,4 +184,5 @@ def test_only_the_question_is_encoded(index: MemoryIndex) -> None:
 
 def test_the_parts_of_a_score_add_up(index: MemoryIndex) -> None:
     for hit in ask(index, "throttle the upload speed").hits:
-        assert hit.score == pytest.approx((hit.dense or 0.0) + sum(hit.details.values()))
+        assert hit.score == pytest.approx(sum(hit.details.values()))
+        assert -1.0 <= hit.score <= 1.0
