@@ -103,8 +103,7 @@ def _serve(env_file: str | None, build: BuildService | None, *, quiet: bool) -> 
     # would be forked after its threads have started.
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    # OpenMP's threads spin while they wait for each other; beside a busy compiler that halves the speed of
-    # both (measured on two cores: 4.8 windows/s spinning, 8.8 sleeping).
+    # Before FAISS is imported, too; see load_encoder.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if env_file:
         os.environ["COPILOT_ENV_FILE"] = os.path.abspath(os.path.expanduser(env_file))
