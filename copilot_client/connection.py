@@ -206,6 +206,11 @@ class Connection:
             self.close()
             raise
 
+    @property
+    def greeted(self) -> bool:
+        """Whether the daemon has answered this connection's greeting."""
+        return self._hello is not None
+
     def _next_id(self) -> int:
         self._last_id += 1
         return self._last_id

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from copilot_client.connection import Connection, DaemonUnavailable, Listener, NotRunning, Starting
+from copilot_client.connection import (
+    Connection,
+    ConnectionLost,
+    DaemonUnavailable,
+    Listener,
+    NotRunning,
+    Starting,
+)
 from copilot_client.output import tell
 from copilotd.errors import SettingsError, ShuttingDown
 from copilotd.paths import Places, find_places
@@ -63,10 +70,12 @@ def request(
             return connection.call(
                 method, params, on_progress=on_progress, on_delta=on_delta, seconds=seconds
             )
-        except ShuttingDown:
-            if not start:
+        except (ShuttingDown, ConnectionLost) as error:
+            # One that never answered a greeting has done nothing: a daemon that was killed a moment ago still
+            # takes connections until the system has cleared it away.
+            if not start or (isinstance(error, ConnectionLost) and connection.greeted):
                 raise
-    # It was told to stop just before: wait for its end, then ask the next one.
+    # It is stopping: wait for its end, then ask the next one.
     from copilot_client.launch import wait_until_gone
 
     wait_until_gone(places)

@@ -680,11 +680,16 @@ class Engine:
             return show()
 
         self._reconciler.wait_idle(root_id, go_on)
-        while go_on() and (missing := self._store.pending_texts(list(tally.keys))):
+        # Not only this run's: an earlier one may have been stopped between words and vectors.
+        while go_on() and (missing := self._pending_windows(root_id)):
             if self._loader.finished and self._embedder.encoder is None:
                 return
             self._embedder.wake()
-            time.sleep(min(_PROGRESS_EVERY_S, 0.02 * len(missing)))
+            time.sleep(min(_PROGRESS_EVERY_S, 0.02 * missing))
+
+    def _pending_windows(self, root_id: int | None) -> int:
+        with self._store.read() as view:
+            return view.pending_windows_of(root_id)
 
     def _cannot_write(self) -> IndexError_:
         return IndexError_(
@@ -693,8 +698,8 @@ class Engine:
         )
 
     def _progress(self, files: int, total: int, tally: Tally, elapsed: float) -> Progress:
-        keys = len(tally.keys)
-        missing = len(self._store.pending_texts(list(tally.keys))) if keys else 0
+        missing = self._pending_windows(tally.root_id)
+        keys = max(len(tally.keys), missing)
         embedded = keys - missing
         waiting = self._embedder.encoder is None and not self._loader.finished
         message = "Loading the embedding model…" if waiting and files >= total else ""

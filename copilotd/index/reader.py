@@ -258,6 +258,17 @@ class ReadView:
         ).fetchone()[0]
         return int(windows), int(documents)
 
+    def pending_windows_of(self, root_id: int | None) -> int:
+        """Returns how many different texts of a root still wait for a vector; None counts all."""
+        if root_id is None:
+            return self.pending_counts()[0]
+        row = self.connection.execute(
+            "SELECT count(DISTINCT p.key) FROM pending p JOIN windows w ON w.key = p.key"
+            " JOIN chunks c ON c.id = w.chunk_id JOIN files f ON f.id = c.file_id WHERE f.root_id = ?",
+            (root_id,),
+        ).fetchone()
+        return int(row[0])
+
     def pending_paths(self, limit: int) -> list[str]:
         """Returns the relative paths of up to ``limit`` documents that still wait for a vector."""
         rows = self.connection.execute(

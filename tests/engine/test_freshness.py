@@ -81,7 +81,7 @@ def test_a_change_taken_back_while_it_is_read(tmp_path: Path, docs: Path) -> Non
         engine.sync(0.0, Recorder())
         assert encoder.inside.wait(20)
         (docs / "kiln.md").write_text(first)
-        assert engine.sync(0.05, Recorder()).pending_paths == ("kiln.md",)
+        assert "kiln.md" in engine.sync(0.05, Recorder()).pending_paths
         encoder.release.set()
         settle(engine)
         assert any("hot" in text for text in found(engine, "kiln hot"))
