@@ -34,7 +34,7 @@ def daemon() -> Iterator[Process]:
 def run_example(script: str, daemon: Process) -> str:
     environment = {"HOME": str(daemon.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}
     environment["COPILOT_SOCKET"] = str(daemon.socket_path)
-    done = subprocess.run(["sh", "-euc", script], env=environment, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(["sh", "-euc", script], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -78,7 +78,7 @@ class Peer:
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(10)
+        self.socket.settimeout(60)
         try:
             self.socket.connect(str(path))
         except BaseException:
@@ -144,7 +144,7 @@ def serve(folder: Path) -> Iterator[Serve]:
         server.close_peers()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
@@ -395,11 +395,12 @@ def test_half_a_message_has_a_deadline_that_more_bytes_do_not_move(serve: Serve)
 
 
 def test_an_idle_connection_is_closed_but_not_one_that_waits(serve: Serve) -> None:
-    server = serve(Limits(idle_s=0.2))
-    idle, waiting = server.connect(), server.connect()
+    server = serve(Limits(idle_s=0.5))
+    waiting = server.connect()
     waiting.send(1, "wait")
+    idle = server.connect()
     assert idle.receive() is None
-    assert server.server.connections == 1
+    wait_until(lambda: server.server.connections == 1)
 
 
 def test_one_client_too_many_is_told_why(serve: Serve) -> None:
@@ -627,7 +628,7 @@ def ask_as_nobody(path: Path) -> str:
     python = os.path.realpath(sys.executable)
     program = _AS_NOBODY.format(id=NOBODY)
     done = subprocess.run(
-        [python, "-I", "-S", "-c", program, str(path)], capture_output=True, text=True, timeout=20, cwd="/"
+        [python, "-I", "-S", "-c", program, str(path)], capture_output=True, text=True, timeout=60, cwd="/"
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

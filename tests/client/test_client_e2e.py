@@ -98,7 +98,7 @@ def test_an_index_removed_under_the_daemon_is_begun_anew_by_the_next_command(hom
     shutil.rmtree(home.lock.parent)
     assert "was removed or replaced" in home.run("status").out
     again = home.run("index", "docs")
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while again.out != "Indexed 2 chunks from 1 files (1 new, 0 unchanged)\n" and time.monotonic() < deadline:
         again = home.run("index", "docs")
     assert again.out == "Indexed 2 chunks from 1 files (1 new, 0 unchanged)\n", again.err

@@ -99,7 +99,7 @@ def test_a_daemon_of_another_protocol_is_stopped_by_its_lock(home: Home) -> None
         stopping = subprocess.Popen(home.command("stop"), env=home.env, stdout=subprocess.PIPE, text=True)
         assert child.wait(10) < 0
         daemon.stop()
-        out, _ = stopping.communicate(timeout=20)
+        out, _ = stopping.communicate(timeout=60)
     assert out == f"The daemon (pid {child.pid}) has stopped after SIGTERM.\n"
 
 

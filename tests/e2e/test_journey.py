@@ -278,7 +278,7 @@ def test_a_second_daemon_says_who_holds_the_index(home: Home) -> None:
         env=home.env,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 3

@@ -55,7 +55,7 @@ def found_paths(engine: Engine, query: str) -> list[str]:
     return [hit.chunk.metadata.relative_path for hit in hits_with(engine, query)]
 
 
-def becomes_true(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+def becomes_true(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """By itself: nothing in ``condition`` may be a question, which would look at the folder."""
     until = time.monotonic() + seconds
     while not condition():

@@ -338,7 +338,7 @@ def test_search_answers_by_words_while_the_model_loads_and_ask_waits(tmp_path: P
             target=lambda: engine.index_root(str(docs), reporter=recorder), name="indexer", daemon=True
         )
         indexer.start()
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while engine.status().documents != 2 and time.monotonic() < until:
             time.sleep(0.02)
         result = search(engine, "celadon")
@@ -375,7 +375,7 @@ def test_another_model_embeds_everything_anew_and_never_mixes(tmp_path: Path, do
     with running_engine(tmp_path / "index", encoder=other) as engine:
         report = engine.index_root(str(docs), reporter=Recorder())
         assert report.files == 2
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while engine.status().pending_windows and time.monotonic() < until:
             time.sleep(0.02)
         assert engine.status().windows == windows

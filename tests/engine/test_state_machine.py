@@ -286,7 +286,7 @@ class IndexMachine(RuleBasedStateMachine):
     # --------------------------------------------------------------------------------- what holds
 
     def settle(self) -> None:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while (freshness := self.engine.sync(5.0, Recorder())).pending:
             assert time.monotonic() < until, freshness
             self.engine._embedder.wake()

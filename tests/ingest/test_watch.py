@@ -38,7 +38,7 @@ class Wakes:
     def count(self, root_id: int = 1) -> int:
         return sum(1 for woken, _ in self.times if woken == root_id)
 
-    def wait_beyond(self, count: int, root_id: int = 1, seconds: float = 5.0) -> bool:
+    def wait_beyond(self, count: int, root_id: int = 1, seconds: float = 60.0) -> bool:
         with self._came:
             return self._came.wait_for(lambda: self.count(root_id) > count, seconds)
 
@@ -51,7 +51,7 @@ class Watching:
         self.wakes = wakes
         self.scanner = scanner
 
-    def wakes_on(self, action: Callable[[], object], seconds: float = 5.0) -> bool:
+    def wakes_on(self, action: Callable[[], object], seconds: float = 60.0) -> bool:
         """Whether ``action`` leads to a wake; leaves the watcher quiet."""
         self.settle()
         before = self.wakes.count()
@@ -77,7 +77,7 @@ def write(path: Path, text: str = "text\n") -> None:
     path.write_text(text)
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
@@ -557,13 +557,13 @@ woken = threading.Semaphore(0)
 watcher = Watcher(lambda root_id: woken.release())
 watcher.add(scanner.root, scanner)
 watcher.start()
-assert woken.acquire(timeout=5)
+assert woken.acquire(timeout=60)
 assert watcher.health(1) == "events"
 assert scanner.scan().unreadable_dirs == ("secret",)
 (top / "secret").chmod(0o755)
-assert woken.acquire(timeout=5)
+assert woken.acquire(timeout=60)
 (top / "secret" / "s.md").write_text("hi")
-assert woken.acquire(timeout=5)
+assert woken.acquire(timeout=60)
 assert list(scanner.scan().files) == ["secret/s.md"]
 watcher.close()
 """

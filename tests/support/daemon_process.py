@@ -32,11 +32,11 @@ class Process:
             env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/",
         )  # fmt: skip
 
-    def connect(self, seconds: float = 10.0) -> socket.socket:
+    def connect(self, seconds: float = 60.0) -> socket.socket:
         deadline = time.monotonic() + seconds
         while True:
             peer = socket.socket(socket.AF_UNIX)
-            peer.settimeout(10)
+            peer.settimeout(60)
             try:
                 peer.connect(str(self.socket_path))
                 return peer
@@ -52,13 +52,13 @@ class Process:
         with self.connect() as peer:
             return exchange(peer, method, **params)
 
-    def wait_for_log(self, text: str, seconds: float = 10.0) -> None:
+    def wait_for_log(self, text: str, seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         while not (self.log.exists() and text in self.log.read_text()):
             assert time.monotonic() < deadline, f"{text!r} never came"
             time.sleep(0.01)
 
-    def end(self, seconds: float = 15.0) -> tuple[int, str]:
+    def end(self, seconds: float = 60.0) -> tuple[int, str]:
         """Waits for the end; returns exit code and stderr."""
         _, stderr = self.process.communicate(timeout=seconds)
         return self.process.returncode, stderr

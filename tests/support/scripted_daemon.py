@@ -132,7 +132,7 @@ class ScriptedDaemon:
         """The last request for ``method``."""
         return next(request for request in reversed(self.requests) if request.method == method)
 
-    def await_notification(self, method: str, seconds: float = 5) -> wire.Notification:
+    def await_notification(self, method: str, seconds: float = 60.0) -> wire.Notification:
         """Waits for a notification of the client."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
