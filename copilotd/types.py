@@ -689,10 +689,33 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation; ``role`` is ``user`` or ``assistant``."""
+    """One turn of a conversation.
+
+    Attributes:
+        role: ``user`` or ``assistant``.
+        content: Its words.
+        reused: How many characters of the beginning are likely to be sent again soon (passages that a
+            follow-up asks about, too); a provider that bills a cache may keep them.
+    """
 
     role: str
     content: str
+    reused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSchema:
+    """The shape an answer must have.
+
+    Attributes:
+        name: Of the structure, an identifier.
+        description: What it is for, in a sentence.
+        schema: JSON schema of an object.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -703,11 +726,14 @@ class CompletionRequest:
         system: The system prompt.
         messages: The turns, the last one from the user.
         max_tokens: Limit of the answer.
+        output: The shape the answer must have, by the SDK's own mechanism; the text that comes is then JSON,
+            not yet checked (see :func:`copilotd.llm.structured.complete_structured`). None for prose.
     """
 
     system: str
     messages: tuple[Message, ...]
     max_tokens: int = 1024
+    output: OutputSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -723,13 +749,15 @@ class Finished:
 
     Attributes:
         reason: ``end``, ``length`` (cut at the output limit) or ``refusal``.
-        input_tokens: As the provider counts them; None where it doesn't say.
+        input_tokens: As the provider counts them, those from its cache included; None where it doesn't say.
         output_tokens: Likewise.
+        cached_tokens: How many of the input tokens came from the provider's cache; None where it doesn't say.
     """
 
     reason: str
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None
 
 
 class Provider(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 from copilotd.llm.bounds import IDENTITY, Meter, tokens, words
 from copilotd.llm.failures import Failure, Service, retry_after
 from copilotd.llm.streaming import Limits, StreamingProvider, http_library, quiet
-from copilotd.types import CompletionRequest, Finished, TextDelta
+from copilotd.types import CompletionRequest, Finished, Message, TextDelta
 
 BASE_URL = "https://api.anthropic.com"
 
@@ -29,6 +29,10 @@ _STATUS_BY_TYPE = {
 }
 
 # https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+_CACHED = {"type": "ephemeral"}
+# The shortest that is cached has 1,024 tokens (more with some models): below that, asking is useless.
+_WORTH_CACHING = 4096
+
 _REASONS = {"max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refusal"}
 
 
@@ -66,13 +70,11 @@ class AnthropicProvider(StreamingProvider):
             default_headers=IDENTITY,
             **options,
         ) as client:
-            messages = [{"role": turn.role, "content": turn.content} for turn in request.messages]
-            system = {"system": request.system} if request.system else {}
             stream = await client.messages.create(
-                model=self.model, max_tokens=request.max_tokens, messages=messages, stream=True, **system
+                model=self.model, max_tokens=request.max_tokens, stream=True, **_body(request)
             )
             async with stream:
-                async for event in _events(stream):
+                async for event in _events(stream, structured=request.output is not None):
                     yield event
 
     def _failure(self, error: Exception, *, received: bool) -> Failure:
@@ -89,17 +91,51 @@ class AnthropicProvider(StreamingProvider):
         return self._service.transport(error, self._limits.connect_s, received=received)
 
 
-async def _events(stream: Any) -> AsyncGenerator[TextDelta | Finished, None]:
+def _body(request: CompletionRequest) -> dict[str, Any]:
+    body: dict[str, Any] = {"messages": [_turn(turn) for turn in request.messages]}
+    if request.system:
+        # The same for every question: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+        body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHED}]
+    if (output := request.output) is not None:
+        tool = {"name": output.name, "description": output.description, "input_schema": dict(output.schema)}
+        body["tools"] = [tool]
+        body["tool_choice"] = {"type": "tool", "name": output.name}
+    return body
+
+
+def _turn(turn: Message) -> dict[str, Any]:
+    if turn.reused < _WORTH_CACHING:
+        return {"role": turn.role, "content": turn.content}
+    again, rest = turn.content[: turn.reused], turn.content[turn.reused :]
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": again, "cache_control": _CACHED}]
+    # The API refuses a block of blanks.
+    return {
+        "role": turn.role,
+        "content": [*blocks, {"type": "text", "text": rest}] if rest.strip() else blocks,
+    }
+
+
+async def _events(stream: Any, *, structured: bool) -> AsyncGenerator[TextDelta | Finished, None]:
     reason: str | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
+    cached: int | None = None
+    wanted, field = ("input_json_delta", "partial_json") if structured else ("text_delta", "text")
     async for event in stream:
         if event.type == "message_start":
-            tokens_in = tokens(event.message.usage.input_tokens)
+            tokens_in, cached = _input(event.message.usage)
         elif event.type == "content_block_delta":
-            yield TextDelta(words(event.delta.text) if event.delta.type == "text_delta" else "")
+            yield TextDelta(words(getattr(event.delta, field)) if event.delta.type == wanted else "")
         elif event.type == "message_delta":
             reason = event.delta.stop_reason or reason
             tokens_out = tokens(event.usage.output_tokens)
         elif event.type == "message_stop" and reason is not None:
-            yield Finished(_REASONS.get(reason, "end"), tokens_in, tokens_out)
+            yield Finished(_REASONS.get(reason, "end"), tokens_in, tokens_out, cached)
+
+
+def _input(usage: Any) -> tuple[int | None, int | None]:
+    """Returns all input tokens and those read from the cache; the API's ``input_tokens`` leaves both caches out."""
+    fresh = tokens(usage.input_tokens)
+    cached = tokens(getattr(usage, "cache_read_input_tokens", None))
+    written = tokens(getattr(usage, "cache_creation_input_tokens", None))
+    return (None if fresh is None else fresh + (cached or 0) + (written or 0)), cached

@@ -55,6 +55,7 @@ class OllamaProvider(StreamingProvider):
                 model=self.model,
                 messages=messages,
                 stream=True,
+                format=None if request.output is None else dict(request.output.schema),
                 options={"num_predict": request.max_tokens, "num_ctx": context_tokens(request)},
             )
             async for event in _events(stream):

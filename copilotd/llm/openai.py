@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from types import ModuleType
 from typing import Any
 
 from copilotd.llm.bounds import IDENTITY, Meter, tokens, words
 from copilotd.llm.failures import Failure, Service, retry_after
 from copilotd.llm.streaming import Limits, StreamingProvider, http_library, quiet
-from copilotd.types import CompletionRequest, Finished, TextDelta
+from copilotd.types import CompletionRequest, Finished, OutputSchema, TextDelta
 
 BASE_URL = "https://api.openai.com/v1"
 
@@ -28,6 +28,8 @@ _STATUS_BY_KIND = {
     "overloaded_error": 503,
 }
 
+_FORMAT = "response_format"
+
 _REASONS = {"length": "length", "content_filter": "refusal"}
 
 
@@ -43,6 +45,8 @@ class OpenAIProvider(StreamingProvider):
         )
         # OpenAI's newer models refuse `max_tokens`; many other servers know nothing else.
         self._limit_name = "max_completion_tokens" if official else "max_tokens"
+        # Servers that know no `response_format` of this kind mostly know functions.
+        self._by_function = False
 
     def _sdk(self) -> ModuleType:
         import openai
@@ -76,10 +80,23 @@ class OpenAIProvider(StreamingProvider):
                 stream=True,
                 stream_options={"include_usage": True},
                 **{self._limit_name: request.max_tokens},
+                **(self._shape(request.output) if request.output else {}),
             )
             async with stream:
                 async for event in _events(stream):
                     yield event
+
+    def _shape(self, output: OutputSchema) -> dict[str, Any]:
+        described = {"name": output.name, "description": output.description}
+        schema = _strict(output.schema)
+        if not self._by_function:
+            shape = {**described, "schema": schema, "strict": True}
+            return {"response_format": {"type": "json_schema", "json_schema": shape}}
+        function = {**described, "parameters": schema}
+        return {
+            "tools": [{"type": "function", "function": function}],
+            "tool_choice": {"type": "function", "function": {"name": output.name}},
+        }
 
     def _failure(self, error: Exception, *, received: bool) -> Failure:
         sdk = self._sdk()
@@ -101,6 +118,9 @@ class OpenAIProvider(StreamingProvider):
             ):
                 self._limit_name = "max_completion_tokens"
                 return Failure(failure.error, retryable=True, wait_s=0.0)
+            if error.status_code in (400, 422) and not self._by_function and _FORMAT in _all_said(error):
+                self._by_function = True
+                return Failure(failure.error, retryable=True, wait_s=0.0)
             return failure
         return self._service.transport(error, self._limits.connect_s, received=received)
 
@@ -116,7 +136,12 @@ async def _events(stream: Any) -> AsyncGenerator[TextDelta | Finished, None]:
             delta = choice.delta
             refusal = words(getattr(delta, "refusal", None))
             refused = refused or bool(refusal)
-            yield TextDelta((words(delta.content) if delta is not None else "") or refusal)
+            called = "".join(
+                words(call.function.arguments)
+                for call in getattr(delta, "tool_calls", None) or ()
+                if call.function is not None
+            )
+            yield TextDelta((words(delta.content) if delta is not None else "") or refusal or called)
             reason = choice.finish_reason or reason
     if reason is not None:
         end = "refusal" if refused else _REASONS.get(reason, "end")
@@ -124,4 +149,25 @@ async def _events(stream: Any) -> AsyncGenerator[TextDelta | Finished, None]:
             end,
             tokens(getattr(usage, "prompt_tokens", None)),
             tokens(getattr(usage, "completion_tokens", None)),
+            tokens(getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None)),
         )
+
+
+def _all_said(error: Any) -> str:
+    """Returns the whole error body: where a server says what it does not know differs."""
+    return f"{error.body} {error.message}"
+
+
+def _strict(schema: Any) -> Any:
+    """Returns ``schema`` as strict mode wants it: no further fields, every field required, no defaults.
+
+    https://platform.openai.com/docs/guides/structured-outputs
+    """
+    if isinstance(schema, list):
+        return [_strict(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    strict = {name: _strict(value) for name, value in schema.items() if name != "default"}
+    if isinstance(strict.get("properties"), dict):
+        strict |= {"additionalProperties": False, "required": list(strict["properties"])}
+    return strict

@@ -167,6 +167,10 @@ class Dialect(Protocol):
 
     def malformed(self, *texts: str) -> Reply: ...
 
+    def structured(self, *pieces: str, reason: str = "end") -> Reply:
+        """An answer in the shape asked for, its JSON in ``pieces``."""
+        ...
+
 
 def _dumps(value: Any) -> bytes:
     return json.dumps(value).encode()
@@ -231,6 +235,24 @@ class AnthropicDialect:
         )
         return Reply(headers=_SSE, pieces=(self._start(), *map(self._delta, texts), end))
 
+    def structured(self, *pieces: str, reason: str = "end") -> Reply:
+        called = {"type": "tool_use", "id": "toolu_01T1x1fJ34qAmk2tNTrN7Up6", "name": "Shape", "input": {}}
+        start = self._start().replace(b'"text": ""', b'"text": "Let me see."')
+        start += self._event({"type": "content_block_stop", "index": 0})
+        start += self._event({"type": "content_block_start", "index": 1, "content_block": called})
+        deltas = (
+            self._event(
+                {
+                    "type": "content_block_delta",
+                    "index": 1,
+                    "delta": {"type": "input_json_delta", "partial_json": piece},
+                }
+            )
+            for piece in ("", *pieces)
+        )
+        end = self.answer(reason=reason).pieces[-1].replace(b'"end_turn"', b'"tool_use"')
+        return Reply(headers=_SSE, pieces=(start, *deltas, end.replace(b'"index": 0', b'"index": 1')))
+
     def unfinished(self, *texts: str, ending: str) -> Reply:
         return Reply(headers=_SSE, pieces=(self._start(), *map(self._delta, texts)), ending=ending)
 
@@ -290,6 +312,24 @@ class OpenAIDialect:
         reply = self.unfinished(*texts, ending="close")
         end = self._chunk({}, finish) + self._data(choices=[], usage=usage) + b"data: [DONE]\n\n"
         return replace(reply, pieces=(*reply.pieces, end))
+
+    def structured(self, *pieces: str, reason: str = "end") -> Reply:
+        return self.answer(*pieces, reason=reason)
+
+    def function(self, *pieces: str) -> Reply:
+        """The same from a server that was asked for a function."""
+        call = {
+            "index": 0,
+            "id": "call_abc123",
+            "type": "function",
+            "function": {"name": "Shape", "arguments": ""},
+        }
+        first = self._chunk({"role": "assistant", "content": None, "tool_calls": [call]})
+        further = [
+            self._chunk({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}) for piece in pieces
+        ]
+        end = self._chunk({}, "tool_calls") + b"data: [DONE]\n\n"
+        return Reply(headers=_SSE, pieces=(first, *further, end))
 
     def unfinished(self, *texts: str, ending: str) -> Reply:
         first = self._chunk({"role": "assistant", "content": ""})
@@ -357,6 +397,9 @@ class OllamaDialect:
             eval_duration=4535599000,
         )
         return Reply(headers=_NDJSON, pieces=(*map(self._line, texts), end))
+
+    def structured(self, *pieces: str, reason: str = "end") -> Reply:
+        return self.answer(*pieces, reason=reason)
 
     def unfinished(self, *texts: str, ending: str) -> Reply:
         return Reply(headers=_NDJSON, pieces=tuple(map(self._line, texts)), ending=ending)
