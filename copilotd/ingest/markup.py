@@ -53,7 +53,8 @@ _COMPONENT = re.compile(
     + _BRACES
     + r")*+)?/>"
 )
-_DECLARATION = re.compile(r"<![A-Za-z][^>]*>|<\?.*?\?>", re.DOTALL)
+_DECLARATION = re.compile(r"<![A-Za-z]|<\?")
+_CLOSERS = {"<!--": "-->", "{/*": "*/}", "<!": ">", "<?": "?>"}
 
 
 def component_names(source: str) -> frozenset[str]:
@@ -90,7 +91,7 @@ def strip_markup(text: str, components: frozenset[str]) -> str:
     pieces: list[str] = []
     kept = position = 0
     spans: dict[int, list[int]] | None = None
-    ends_seen = {"-->": 0, "*/}": 0}
+    never_closed: set[str] = set()
     while opener := _OPENERS.search(text, position):
         start, mark = opener.start(), opener.group()
         position = opener.end()
@@ -105,16 +106,17 @@ def strip_markup(text: str, components: frozenset[str]) -> str:
             if following < len(runs):
                 position = runs[following] + len(mark)
             continue
-        if mark == "<!--" or mark == "{/*":
-            closer = "-->" if mark == "<!--" else "*/}"
-            if ends_seen[closer] < 0:
+        if mark == "<" and _DECLARATION.match(text, start):
+            mark = text[start : start + 2]
+        if closer := _CLOSERS.get(mark):
+            if closer in never_closed:
                 continue
             # "<!-->" and "<!--->" are whole comments (CommonMark 0.31).
             end = text.find(closer, start + 2 if mark == "<!--" else position)
             if end < 0:
-                ends_seen[closer] = -1
+                never_closed.add(closer)
                 continue
-            replacement, end = "", end + 3
+            replacement, end = "", end + len(closer)
         elif text.startswith("<>", start) or text.startswith("</>", start):
             if not components:
                 continue
@@ -126,8 +128,6 @@ def strip_markup(text: str, components: frozenset[str]) -> str:
             if tag["name"].lower() in _UNSEEN_ELEMENTS and not tag["close"] and not tag[0].endswith("/>"):
                 closing = re.compile(rf"</{tag['name']}\s*>", re.IGNORECASE).search(text, end)
                 end = closing.end() if closing else len(text)
-        elif declaration := _DECLARATION.match(text, start):
-            replacement, end = "", declaration.end()
         else:
             continue
         pieces.append(text[kept:start])
