@@ -107,24 +107,79 @@ def retrieve(
         top_k: At most so many hits.
         weights: Of the parts of the score; None for the tuned ones.
     """
+    return retrieve_batch((query,), index, encoder, scope, top_k, weights)[0]
+
+
+def retrieve_batch(
+    queries: Sequence[str],
+    index: IndexReader,
+    encoder: Encoder | None,
+    scope: Scope,
+    top_k: int,
+    weights: Weights | None = None,
+) -> list[Retrieval]:
+    """Returns what :func:`retrieve` does for each query; all are embedded together and searched in one call.
+
+    The time of each stage is that of all queries.
+
+    Args:
+        queries: Any texts; at least one.
+        index: One consistent view of the index.
+        encoder: The embedding model; None searches by words alone.
+        scope: What may be found; applied before ranking.
+        top_k: At most so many hits a query.
+        weights: Of the parts of the score; None for the tuned ones.
+    """
     clock = _Clock()
     weights = weights or (WEIGHTS if encoder is not None else WORDS_ALONE)
-    asked = analyse_query(query)
-    known = _Known(asked, index, scope)
-    terms = known.terms
+    known = [_Known(analyse_query(query), index, scope) for query in queries]
     clock.lap("analyse")
-    lexical = {
-        hit.chunk_id: hit.score
-        for hit in index.search_keywords(match_any(terms.tokens), weights.candidates, scope)
-    }
+    lexical = [
+        {
+            hit.chunk_id: hit.score
+            for hit in index.search_keywords(match_any(one.terms.tokens), weights.candidates, scope)
+        }
+        for one in known
+    ]
     clock.lap("keywords")
-    dense: dict[int, float] = {}
-    words: TokenVectors | None = None
-    if encoder is not None and query.strip():
-        vectors, words = _encode(encoder, query)
+    dense: list[dict[int, float]] = [{} for _ in queries]
+    words: list[TokenVectors | None] = [None] * len(queries)
+    if encoder is not None and any(query.strip() for query in queries):
+        vectors, words = _encode(encoder, queries)
         clock.lap("encode")
-        dense = _dense(index, vectors, list(lexical), weights.candidates, scope)
+        dense = _dense(index, vectors, lexical, weights.candidates, scope)
         clock.lap("vectors")
+    ranked = [
+        _ranked(index, known[n], dense[n], lexical[n], words[n], weights, top_k, clock)
+        for n in range(len(queries))
+    ]
+    return [
+        Retrieval(
+            query=query,
+            hits=tuple(hits),
+            top_score=max((hit.dense for hit in hits if hit.dense is not None), default=0.0),
+            evidence=evidence,
+            corrections={word: _surface(near, hits) for word, near in one.corrections.items()},
+            dense=encoder is not None,
+            timings_ms=clock.laps,
+            rarity=one.weights(),
+            model=encoder.name if encoder is not None else "",
+        )
+        for query, one, (hits, evidence) in zip(queries, known, ranked, strict=True)
+    ]
+
+
+def _ranked(
+    index: IndexReader,
+    known: _Known,
+    dense: Mapping[int, float],
+    lexical: Mapping[int, float],
+    words: TokenVectors | None,
+    weights: Weights,
+    top_k: int,
+    clock: _Clock,
+) -> tuple[list[Hit], dict[str, float]]:
+    """Returns a query's best hits and the evidence of them."""
     blended = _blend(dense, lexical, weights)
     shortlist = sorted(blended, key=lambda i: (-blended[i], i))[: max(weights.refined, 2 * top_k)]
     chunks = index.load_chunks(shortlist)
@@ -147,17 +202,7 @@ def retrieve(
         evidence.update(_met(words.tokens, near[ranked[0].chunk.id].similar, known))
     hits = [_in_shares(hit, weights) for hit in _without_copies(ranked, top_k)]
     clock.lap("rank")
-    return Retrieval(
-        query=query,
-        hits=tuple(hits),
-        top_score=max((hit.dense for hit in hits if hit.dense is not None), default=0.0),
-        evidence=evidence,
-        corrections={word: _surface(near, hits) for word, near in known.corrections.items()},
-        dense=encoder is not None,
-        timings_ms=clock.laps,
-        rarity=known.weights(),
-        model=encoder.name if encoder is not None else "",
-    )
+    return hits, evidence
 
 
 class _Clock:
@@ -167,7 +212,7 @@ class _Clock:
 
     def lap(self, name: str) -> None:
         now = time.perf_counter()
-        self.laps[name] = (now - self._last) * 1000
+        self.laps[name] = self.laps.get(name, 0.0) + (now - self._last) * 1000
         self._last = now
 
 
@@ -279,18 +324,25 @@ def _surface(stem: str, hits: Sequence[Hit]) -> str:
 
 
 def _dense(
-    index: IndexReader, vectors: Float32Array, wanted: Sequence[int], limit: int, scope: Scope
-) -> dict[int, float]:
-    """Returns the cosines of the nearest chunks and of those the words found."""
-    found = {hit.chunk_id: hit.score for hit in index.search_vectors(vectors, limit, scope)[0]}
-    others = [chunk_id for chunk_id in wanted if chunk_id not in found]
-    if others:
-        scores = index.score_chunks(vectors, others)[0]
-        found.update(
-            (chunk_id, float(score))
-            for chunk_id, score in zip(others, scores, strict=True)
-            if not np.isnan(score)
-        )
+    index: IndexReader,
+    vectors: Float32Array,
+    wanted: Sequence[Mapping[int, float]],
+    limit: int,
+    scope: Scope,
+) -> list[dict[int, float]]:
+    """Returns for each query the cosines of the nearest chunks and of those its words found."""
+    found = [
+        {hit.chunk_id: hit.score for hit in hits} for hits in index.search_vectors(vectors, limit, scope)
+    ]
+    for n, (near, by_words) in enumerate(zip(found, wanted, strict=True)):
+        others = [chunk_id for chunk_id in by_words if chunk_id not in near]
+        if others:
+            scores = index.score_chunks(vectors[n : n + 1], others)[0]
+            near.update(
+                (chunk_id, float(score))
+                for chunk_id, score in zip(others, scores, strict=True)
+                if not np.isnan(score)
+            )
     return found
 
 
@@ -338,12 +390,12 @@ def _with_phrases(hit: Hit, pairs: Sequence[tuple[str, ...]], weight: float) -> 
     return _with_part(hit, "phrase", weight * sum(pair in near for pair in pairs) / len(pairs))
 
 
-def _encode(encoder: Encoder, query: str) -> tuple[Float32Array, TokenVectors | None]:
-    """Returns the question's vector, and those of its tokens from an encoder that gives them."""
+def _encode(encoder: Encoder, queries: Sequence[str]) -> tuple[Float32Array, list[TokenVectors | None]]:
+    """Returns each query's vector, and those of its tokens from an encoder that gives them."""
     if not isinstance(encoder, TokenEncoder):
-        return encoder.encode([query]), None
-    vectors, (tokens,) = encoder.encode_tokens([query])
-    return vectors, tokens if tokens.tokens else None
+        return encoder.encode(queries), [None] * len(queries)
+    vectors, tokens = encoder.encode_tokens(queries)
+    return vectors, [of_query if of_query.tokens else None for of_query in tokens]
 
 
 @dataclass(frozen=True, slots=True)

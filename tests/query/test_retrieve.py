@@ -11,8 +11,8 @@ from support.memory_index import MemoryIndex
 from copilotd.ingest.chunk import chunk_document
 from copilotd.ingest.parse import parse_file
 from copilotd.query.gate import judge
-from copilotd.query.retrieve import retrieve
-from copilotd.types import Retrieval, Scope
+from copilotd.query.retrieve import retrieve, retrieve_batch
+from copilotd.types import DenseHit, Float32Array, Retrieval, Scope
 
 EVERYWHERE = Scope()
 GUIDE = """# Brindle
@@ -186,3 +186,30 @@ def test_the_parts_of_a_score_add_up(index: MemoryIndex) -> None:
     for hit in ask(index, "throttle the upload speed").hits:
         assert hit.score == pytest.approx(sum(hit.details.values()))
         assert -1.0 <= hit.score <= 1.0
+
+
+class Counting(MemoryIndex):
+    """Counts how often the vectors are searched."""
+
+    def __init__(self, encoder: HashingEncoder) -> None:
+        super().__init__(encoder)
+        self.searches: list[int] = []
+
+    def search_vectors(self, queries: Float32Array, limit: int, scope: Scope) -> list[list[DenseHit]]:
+        self.searches.append(len(queries))
+        return super().search_vectors(queries, limit, scope)
+
+
+def test_a_batch_finds_what_each_query_finds_alone_in_one_search() -> None:
+    index = Counting(HashingEncoder())
+    add(index, "guide.md", GUIDE)
+    queries = ("turn warnings into errors", "throttle the uplod", "BRINDLE_RATE", "lamp")
+    encoder = HashingEncoder()
+    batch = retrieve_batch(queries, index, encoder, EVERYWHERE, 5)
+    assert (encoder.encoded, index.searches) == (list(queries), [4])
+    for query, found in zip(queries, batch, strict=True):
+        alone = retrieve(query, index, HashingEncoder(), EVERYWHERE, 5)
+        assert [hit.chunk.id for hit in found.hits] == [hit.chunk.id for hit in alone.hits]
+        assert [hit.score for hit in found.hits] == pytest.approx([hit.score for hit in alone.hits], abs=1e-5)
+        assert (found.query, found.corrections, found.rarity) == (query, alone.corrections, alone.rarity)
+        assert found.evidence == pytest.approx(alone.evidence, abs=1e-5)
