@@ -19,11 +19,9 @@ from copilotd.embed.models import LocatedModel, locate_model
 from copilotd.embed.windows import make_planner
 from copilotd.errors import (
     Cancelled,
-    IndexError_,
     ModelError,
     ModelLoading,
     RootNotFound,
-    RootOverlap,
     UsageError,
 )
 from copilotd.index.analysis import ANALYSER_VERSION
@@ -31,10 +29,11 @@ from copilotd.index.reader import ReadView
 from copilotd.index.store import Store
 from copilotd.ingest import isolate
 from copilotd.ingest.chunk import CHUNKER_VERSION
-from copilotd.ingest.parse import PARSERS_FINGERPRINT, supported_suffixes
+from copilotd.ingest.parse import PARSERS_FINGERPRINT
 from copilotd.ingest.watch import Watcher
 from copilotd.query.answer import MakeProvider, answer_question, metric_line
 from copilotd.query.gate import judge
+from copilotd.query.question import Clock, checked_question
 from copilotd.query.retrieve import retrieve
 from copilotd.query.section import find_section
 from copilotd.settings import Settings
@@ -61,20 +60,19 @@ from copilotd.types import (
 from copilotd.update.audit import Auditor
 from copilotd.update.background import LoadEncoder, ModelLoader, ReconcileLoop
 from copilotd.update.embedder import Embedder
-from copilotd.update.read import FileReader, Outcome, ReadLimits
-from copilotd.update.reconcile import Reconciler, RootWatch, Tally
+from copilotd.update.index_run import IndexRunner, tell_stale
+from copilotd.update.read import FileReader, ReadLimits
+from copilotd.update.reconcile import Reconciler
+from copilotd.update.roots import absolute_path, check_root, same_root
 from copilotd.update.writer import Writer
 
 _log = logging.getLogger(__name__)
 
-_MAX_QUESTION_CHARS = 20_000
 _PENDING_PATHS = 20
 _PROGRESS_EVERY_S = 0.2
 # Looks a question may cost: one, and one more after each round of work that it waited for.
 _MAX_LOOKS = 4
 _STOP_S = 1.6
-# How long writing may fail before whoever waits for it is told.
-_TROUBLE_S = 5.0
 # How long a check waits for what is pending before it counts it as a finding.
 _CHECK_SYNC_S = 20.0
 
@@ -107,7 +105,7 @@ class Engine:
         model, model_error = _locate(locate, settings.embed_model)
         planner = None if model is None else make_planner(model.fingerprint, model.folder)
         self._loader = ModelLoader(model, model_error, load)
-        self._writer = Writer()
+        self._writer = Writer(str(settings.index_dir))
         self._embedder = Embedder(self._store, self._writer, self._note_error)
         self._reader = FileReader(
             self._store,
@@ -140,6 +138,16 @@ class Engine:
             reconcile_s=settings.reconcile_s,
             vector_cache_bytes=settings.vector_cache_mb * 1024 * 1024,
             on_error=self._note_error,
+        )
+        self._runner = IndexRunner(
+            self._store,
+            self._writer,
+            self._reconciler,
+            self._embedder,
+            self._loader,
+            roots=self.roots,
+            status=self.status,
+            closed=lambda: self._closed,
         )
         self._watcher = Watcher(self._loop.wake) if background else None
         self._planner = planner
@@ -199,8 +207,8 @@ class Engine:
             ProviderError: The provider did not answer.
             Cancelled: The client is gone.
         """
-        clock = _Clock()
-        query = _checked_question(request.query)
+        clock = Clock()
+        query = checked_question(request.query)
         encoder, notices = self._wait_for_encoder(reporter)
         clock.lap("model")
         retrieval, freshness = self._find(query, encoder, request.scope, request.top_k, reporter, clock)
@@ -212,8 +220,8 @@ class Engine:
         if freshness.pending and self._writer.trouble:
             if not verdict.known:
                 # What would answer may be among the files that couldn't be taken in: that is no "I don't know".
-                raise self._cannot_write()
-            notices.append(self._cannot_write().message)
+                raise self._writer.cannot_write()
+            notices.append(self._writer.cannot_write().message)
         answer = answer_question(
             retrieval,
             verdict,
@@ -246,10 +254,10 @@ class Engine:
         Raises:
             UsageError: The question is empty or too long.
         """
-        clock = _Clock()
-        query = _checked_question(request.query)
+        clock = Clock()
+        query = checked_question(request.query)
         encoder = self._embedder.encoder
-        notices = [] if encoder is not None else [self._words_only()]
+        notices = [] if encoder is not None else [self._loader.words_only]
         retrieval, freshness = self._find(query, encoder, request.scope, request.top_k, reporter, clock)
         notices += self._left_out(request.scope)
         verdict = judge(
@@ -298,7 +306,7 @@ class Engine:
                     watch.root.id,
                     looked,
                     timeout_s=deadline - time.monotonic(),
-                    on_stale=_tell_stale(reporter),
+                    on_stale=tell_stale(reporter),
                 )
             ]
             if not self._reconciler.backlog() or time.monotonic() >= deadline:
@@ -332,8 +340,19 @@ class Engine:
         """
         began = time.monotonic()
         with self._roots_lock:
-            root = self._checked_root(path, namespace, include, exclude, chunk_size, chunk_overlap, poll)
-            known = next((w for w in self._reconciler.watches() if _same_root(w.root, root)), None)
+            root = check_root(
+                path,
+                namespace,
+                include,
+                exclude,
+                chunk_size,
+                chunk_overlap,
+                poll,
+                watched=[watch.root for watch in self._reconciler.watches()],
+                default_size=self.settings.max_chunk_chars,
+                default_overlap=self.settings.chunk_overlap_chars,
+            )
+            known = next((w for w in self._reconciler.watches() if same_root(w.root, root)), None)
             if known is not None and replace(root, id=known.root.id) == known.root:
                 watch = known
             else:
@@ -341,7 +360,7 @@ class Engine:
                 watch = self._reconciler.add_root(next(s for s in self._store.roots() if s.root == stored))
                 if self._watcher is not None:
                     self._watcher.add(watch.root, watch.scanner, poll=watch.root.poll)
-        return self._run_and_report([watch], began, reporter)
+        return self._runner.run([watch], began, reporter)
 
     def rebuild(self, fresh_vectors: bool, reporter: Reporter) -> IndexReport:
         """Reads and parses every document again; vectors of unchanged text are kept unless told otherwise.
@@ -353,7 +372,7 @@ class Engine:
         if fresh_vectors:
             self._writer.run(self._store.drop_vectors)
         self._reconciler.outdate_all()
-        return self._run_and_report(self._reconciler.watches(), began, reporter)
+        return self._runner.run(self._reconciler.watches(), began, reporter)
 
     def check(self, repair: bool, reporter: Reporter) -> CheckReport:
         """Verifies the whole index against itself, the files and the model, and mends it where told to.
@@ -394,7 +413,7 @@ class Engine:
         Raises:
             RootNotFound: It is not a root.
         """
-        wanted = _absolute(path)
+        wanted = absolute_path(path)
         chosen = [
             watch.root
             for watch in self._reconciler.watches()
@@ -492,7 +511,7 @@ class Engine:
         scope: Scope,
         top_k: int | None,
         reporter: Reporter,
-        clock: _Clock,
+        clock: Clock,
     ) -> tuple[Retrieval, Freshness]:
         """Brings the index up to date and searches it; rows found damaged are read again before it answers."""
         with self._question():
@@ -541,12 +560,7 @@ class Engine:
                     "ask again in a moment; copilot status shows the state, copilot search works by words meanwhile",
                 )
         encoder = self._embedder.encoder
-        return encoder, ([] if encoder is not None else [self._words_only()])
-
-    def _words_only(self) -> str:
-        if self._loader.error:
-            return f"Searched by words only: {self._loader.error}"
-        return "Searched by words only: the embedding model is still loading."
+        return encoder, ([] if encoder is not None else [self._loader.words_only])
 
     def _require_roots(self, view: ReadView, scope: Scope) -> None:
         roots = self._reconciler.watches()
@@ -574,216 +588,9 @@ class Engine:
                 )
         return Freshness(generation, len(paths), tuple(paths[:_PENDING_PATHS]))
 
-    def _checked_root(
-        self,
-        path: str,
-        namespace: str,
-        include: tuple[str, ...],
-        exclude: tuple[str, ...],
-        chunk_size: int | None,
-        chunk_overlap: int | None,
-        poll: bool,
-    ) -> Root:
-        absolute = _absolute(path)
-        if os.path.isfile(absolute):
-            raise UsageError(
-                f"{printable(absolute)} is a file, not a folder.",
-                f"index its folder: copilot index {printable(os.path.dirname(absolute))}",
-            )
-        if not os.path.isdir(absolute):
-            raise RootNotFound(f"There is no folder {one_line(absolute, 300)}.", "check the spelling")
-        if not os.access(absolute, os.R_OK | os.X_OK):
-            raise UsageError(f"There is no permission to read {printable(absolute)}.", "chmod u+rx on it")
-        if not namespace or not all(c.isalnum() or c in "-_." for c in namespace):
-            raise UsageError(
-                f"{printable(namespace)!r} can't be a namespace.", "use letters, digits, dashes and dots"
-            )
-        size = chunk_size or self.settings.max_chunk_chars
-        overlap = self.settings.chunk_overlap_chars if chunk_overlap is None else chunk_overlap
-        if size < 100 or overlap < 0 or overlap * 2 > size:
-            raise UsageError(
-                f"A chunk of {size} characters can't overlap by {overlap}.",
-                "at least 100 characters a chunk, and at most half of them repeated",
-            )
-        real = os.path.realpath(absolute)
-        for watch in self._reconciler.watches():
-            other = os.path.realpath(watch.root.path)
-            if watch.root.namespace != namespace or other == real:
-                continue
-            if real.startswith(other.rstrip("/") + "/") or other.startswith(real.rstrip("/") + "/"):
-                inner, outer = (
-                    (absolute, watch.root.path) if len(real) > len(other) else (watch.root.path, absolute)
-                )
-                raise RootOverlap(
-                    f"{printable(inner)} lies inside {printable(outer)}: its documents would be indexed twice.",
-                    f"copilot forget {printable(watch.root.path)} first, or use another --namespace",
-                )
-        same = next(
-            (
-                watch.root.path
-                for watch in self._reconciler.watches()
-                if watch.root.namespace == namespace and os.path.realpath(watch.root.path) == real
-            ),
-            absolute,
-        )
-        return Root(0, same, namespace, include, exclude, chunk_size, chunk_overlap, poll)
-
-    def _run_and_report(self, watches: list[RootWatch], began: float, reporter: Reporter) -> IndexReport:
-        one = watches[0].root.id if len(watches) == 1 else None
-        tally = self._reconciler.open_tally(one)
-        try:
-            reporter.progress(Progress("scan", "Looking for documents…"))
-            for watch in watches:
-                seen = self._reconciler.look(watch.root.id, began, full=True, on_stale=_tell_stale(reporter))
-                if not seen and self._writer.trouble:
-                    raise self._cannot_write()
-                if not seen:
-                    raise IndexError_(
-                        f"{printable(watch.root.path)} could not be brought up to date; it is tried again.",
-                        "copilot status shows what is wrong",
-                    )
-            self._follow(one, tally, reporter)
-        finally:
-            self._reconciler.close_tally(tally)
-        # Only what had no vector when it was stored cost an embedding.
-        embedded = len(tally.keys) - len(self._store.pending_texts(list(tally.keys)))
-        return self._report(watches, tally, began, embedded)
-
-    def _follow(self, root_id: int | None, tally: Tally, reporter: Reporter) -> None:
-        """Shows progress until every file is read and every window of them has a vector."""
-        total = len(self._reconciler.backlog(root_id))
-        started = time.monotonic()
-        last = 0.0
-
-        def show() -> bool:
-            nonlocal last, total
-            if reporter.cancelled():
-                raise Cancelled("Indexing goes on in the background.", "copilot status shows how far it is")
-            now = time.monotonic()
-            if now - last >= _PROGRESS_EVERY_S:
-                last = now
-                waiting = len(self._reconciler.backlog(root_id))
-                total = max(total, waiting)
-                reporter.progress(self._progress(total - waiting, total, tally, now - started))
-            return not self._closed
-
-        troubled_since = 0.0
-
-        def go_on() -> bool:
-            nonlocal troubled_since
-            if not self._writer.trouble:
-                troubled_since = 0.0
-            elif not troubled_since:
-                troubled_since = time.monotonic()
-            elif time.monotonic() - troubled_since > _TROUBLE_S:
-                raise self._cannot_write()
-            return show()
-
-        self._reconciler.wait_idle(root_id, go_on)
-        # Not only this run's: an earlier one may have been stopped between words and vectors.
-        while go_on() and (missing := self._pending_windows(root_id)):
-            if self._loader.finished and self._embedder.encoder is None:
-                return
-            self._embedder.wake()
-            time.sleep(min(_PROGRESS_EVERY_S, 0.02 * missing))
-
-    def _pending_windows(self, root_id: int | None) -> int:
-        with self._store.read() as view:
-            return view.pending_windows_of(root_id)
-
-    def _cannot_write(self) -> IndexError_:
-        return IndexError_(
-            f"The index can't be written: {self._writer.trouble}.",
-            f"make room on the disk of {self.settings.index_dir}; the work goes on by itself",
-        )
-
-    def _progress(self, files: int, total: int, tally: Tally, elapsed: float) -> Progress:
-        missing = self._pending_windows(tally.root_id)
-        keys = max(len(tally.keys), missing)
-        embedded = keys - missing
-        waiting = self._embedder.encoder is None and not self._loader.finished
-        message = "Loading the embedding model…" if waiting and files >= total else ""
-        rate = embedded / elapsed if elapsed > 0 else 0.0
-        eta = missing / rate if rate and files >= total else None
-        return Progress("embed" if files >= total else "parse", message, files, total, embedded, keys, eta)
-
-    def _report(self, watches: list[RootWatch], tally: Tally, began: float, embedded: int) -> IndexReport:
-        ids = {watch.root.id for watch in watches}
-        counts = [status for status in self.roots() if status.root.id in ids]
-        documents = sum(status.documents for status in counts)
-        outcomes = tally.outcomes
-        changed = outcomes[Outcome.NEW] + outcomes[Outcome.UPDATED] + outcomes[Outcome.MOVED]
-        prefixes = tuple(watch.root.path.rstrip("/") + "/" for watch in watches)
-        status = self.status()
-        return IndexReport(
-            files=documents,
-            new=outcomes[Outcome.NEW],
-            updated=outcomes[Outcome.UPDATED],
-            moved=outcomes[Outcome.MOVED],
-            removed=outcomes[Outcome.REMOVED],
-            unchanged=max(0, documents - changed),
-            chunks=sum(status.chunks for status in counts),
-            windows_embedded=embedded,
-            skipped=tuple(item for item in status.skipped if item[0].startswith(prefixes)),
-            warnings=tuple(item for item in status.warnings if item[0].startswith(prefixes)),
-            seconds=time.monotonic() - began,
-            suffixes=supported_suffixes(),
-            notices=(self._words_only(),) if self._embedder.encoder is None else (),
-            path=watches[0].root.path if len(watches) == 1 else "",
-        )
-
-
-class _Clock:
-    """Times the stages of a question, in milliseconds."""
-
-    def __init__(self) -> None:
-        self._started = self._last = time.perf_counter()
-        self.laps: dict[str, float] = {}
-
-    def lap(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.laps[stage] = round((now - self._last) * 1000, 3)
-        self._last = now
-
-    def total(self) -> float:
-        return round((time.perf_counter() - self._started) * 1000, 3)
-
-
-def _tell_stale(reporter: Reporter) -> Callable[[str], None]:
-    return lambda name: reporter.progress(
-        Progress("sync", f"Stale index detected: {printable(name)} changed. Re-indexing.")
-    )
-
 
 def _locate(locate: Callable[[str], LocatedModel], name: str) -> tuple[LocatedModel | None, str]:
     try:
         return locate(name), ""
     except ModelError as error:
         return None, f"{error.message} ({error.hint})"
-
-
-def _checked_question(text: str) -> str:
-    query = " ".join(printable(text).split())
-    if not query:
-        raise UsageError("The question is empty.", 'copilot ask "how do I …?"')
-    if len(query) > _MAX_QUESTION_CHARS:
-        raise UsageError(
-            f"The question has {len(query)} characters; {_MAX_QUESTION_CHARS} are the limit.",
-            "ask about the part that matters, for instance the error message alone",
-        )
-    return query
-
-
-def _absolute(path: str) -> str:
-    if not path.strip():
-        raise UsageError("No folder was named.", "copilot index DIR")
-    if "\0" in path:
-        raise UsageError("A path can't hold a NUL character.")
-    # `~` is the caller's: whose home it means is for the shell or the client to say.
-    if not os.path.isabs(path):
-        raise UsageError(f"{one_line(path, 300)} is not an absolute path.", "the client sends absolute paths")
-    return os.path.normpath(path)
-
-
-def _same_root(one: Root, other: Root) -> bool:
-    return one.path == other.path and one.namespace == other.namespace

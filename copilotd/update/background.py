@@ -57,6 +57,13 @@ class ModelLoader:
         """Whether loading has ended, well or not."""
         return self._done.is_set()
 
+    @property
+    def words_only(self) -> str:
+        """Why a question is searched by words alone while there is no encoder."""
+        if self.error:
+            return f"Searched by words only: {self.error}"
+        return "Searched by words only: the embedding model is still loading."
+
     def wait(self, timeout_s: float) -> bool:
         """Waits for the end of loading, well or not."""
         return self._done.wait(timeout_s)

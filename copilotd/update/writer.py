@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from copilotd.errors import ShuttingDown
+from copilotd.errors import IndexError_, ShuttingDown
 
 _T = TypeVar("_T")
 _Job = tuple[int, int, "Callable[[], Any] | None", "Future[Any] | None"]
@@ -19,12 +19,16 @@ _Job = tuple[int, int, "Callable[[], Any] | None", "Future[Any] | None"]
 class Writer:
     """Runs jobs one after the other on a thread of its own; urgent ones go first.
 
+    Args:
+        place: The index folder, for messages.
+
     Attributes:
         trouble: Why the index can't be written just now (a full disk, say); empty while it can.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, place: str) -> None:
         self.trouble = ""
+        self._place = place
         self._jobs: queue.PriorityQueue[_Job] = queue.PriorityQueue()
         self._order = itertools.count()
         self._closed = False
@@ -46,6 +50,13 @@ class Writer:
                 raise ShuttingDown("The daemon is stopping.")
             self._jobs.put((0 if urgent else 1, next(self._order), job, future))
         return future.result()
+
+    def cannot_write(self) -> IndexError_:
+        """Returns the error for whoever waits for what can't be written just now."""
+        return IndexError_(
+            f"The index can't be written: {self.trouble}.",
+            f"make room on the disk of {self._place}; the work goes on by itself",
+        )
 
     def close(self, timeout_s: float) -> bool:
         """Lets the running job end, refuses those that wait, and returns whether it ended in time."""
