@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from copilotd.query.cite import answer_from_passages, make_citations, render_label
-from copilotd.query.extract import compose, extract
+from copilotd.query.extract import Passage, compose, extract
 from copilotd.query.gate import handle_below_threshold
 from copilotd.types import (
     Answer,
@@ -19,10 +19,16 @@ from copilotd.types import (
 )
 
 MakeProvider = Callable[[], Provider | None]
+Quote = Callable[[Retrieval], Sequence[Passage]]
 
 # Sections named beside a refusal as the nearest ones.
 _CLOSEST = 3
 _MAX_PASSAGES = 3
+
+
+def best_passages(retrieval: Retrieval) -> Sequence[Passage]:
+    """Returns what a plain answer quotes."""
+    return extract(retrieval, max_passages=_MAX_PASSAGES)
 
 
 def answer_question(
@@ -33,6 +39,7 @@ def answer_question(
     max_tokens: int,
     on_delta: Callable[[str], None] | None,
     cancelled: Callable[[], bool],
+    quote: Quote = best_passages,
 ) -> Answer:
     """Composes the answer to a question from what was retrieved for it.
 
@@ -43,6 +50,7 @@ def answer_question(
         max_tokens: Limit of the LLM's answer.
         on_delta: Sees the answer as it comes.
         cancelled: Whether the client is gone.
+        quote: Chooses what is quoted where no model answers.
 
     Raises:
         SettingsError: The provider's key or model is missing.
@@ -53,14 +61,14 @@ def answer_question(
         return _answer(retrieval, verdict, refusal, (), closest=_closest(retrieval))
     provider = make_provider()
     if provider is None:
-        return _quote(retrieval, verdict, on_delta)
+        return _quote(retrieval, verdict, on_delta, quote)
     grounded = answer_from_passages(
         retrieval.query, retrieval.hits, provider, on_delta, cancelled, max_tokens=max_tokens
     )
     if grounded.uncited:
         # The law that every claim carries a citation holds for the model's words, too.
         withheld = f"The answer of {provider.name} ({provider.model}) cited nothing and was withheld"
-        quoted = _quote(retrieval, verdict, on_delta)
+        quoted = _quote(retrieval, verdict, on_delta, quote)
         instead = "; the documents are quoted instead." if quoted.citations else "."
         return replace(
             quoted, dropped_marks=grounded.dropped, notices=(*grounded.notices, f"{withheld}{instead}")
@@ -93,8 +101,10 @@ def metric_line(answer: Answer) -> str:
     )
 
 
-def _quote(retrieval: Retrieval, verdict: Verdict, on_delta: Callable[[str], None] | None) -> Answer:
-    passages = extract(retrieval, max_passages=_MAX_PASSAGES)
+def _quote(
+    retrieval: Retrieval, verdict: Verdict, on_delta: Callable[[str], None] | None, quote: Quote
+) -> Answer:
+    passages = quote(retrieval)
     if not passages:
         reason = f"no passage can be quoted; {verdict.reason}"
         verdict = replace(verdict, known=False, level=ConfidenceLevel.INSUFFICIENT, reason=reason)

@@ -57,7 +57,7 @@ def extract(retrieval: Retrieval, *, max_passages: int = 3) -> list[Passage]:
         if run is None:
             continue
         passage = _passage(hit, run)
-        if not any(_overlap(passage, earlier) for earlier in passages):
+        if not any(overlap(passage, earlier) for earlier in passages):
             passages.append(passage)
     return passages
 
@@ -127,7 +127,8 @@ def _whole_fences(chunk: StoredChunk, start: int, text: str) -> str:
     return f"{text}\n{fence}" if fence else text
 
 
-def _overlap(one: Passage, other: Passage) -> bool:
+def overlap(one: Passage, other: Passage) -> bool:
+    """Returns whether two passages quote a line of the same document."""
     return (
         one.chunk.document_id == other.chunk.document_id
         and one.line_start <= other.line_end

@@ -39,9 +39,9 @@ class Clock:
         self.laps: dict[str, float] = {}
 
     def lap(self, stage: str) -> None:
-        """Ends a stage."""
+        """Ends a stage; one that comes again is added up."""
         now = time.perf_counter()
-        self.laps[stage] = round((now - self._last) * 1000, 3)
+        self.laps[stage] = round(self.laps.get(stage, 0.0) + (now - self._last) * 1000, 3)
         self._last = now
 
     def total(self) -> float:
