@@ -252,6 +252,7 @@ class Document:
         pages: For paged formats the page of each line of ``text``, else None.
         description: The front matter's description; searchable, never cited.
         warnings: What a reader should know, for example pages without text.
+        scanned: Pages without readable text of their own, whether OCR read them or not.
     """
 
     doc_title: str
@@ -263,6 +264,7 @@ class Document:
     pages: tuple[int, ...] | None = None
     description: str = ""
     warnings: tuple[str, ...] = ()
+    scanned: tuple[int, ...] = ()
 
 
 @runtime_checkable
@@ -647,6 +649,34 @@ class Freshness:
     pending_paths: tuple[str, ...] = ()
 
 
+class Context(StrEnum):
+    """What a deep answer reads: the chunks found, or the documents they stand in."""
+
+    CHUNKS = "chunks"
+    DOCUMENTS = "documents"
+
+
+@dataclass(frozen=True, slots=True)
+class DeepTrace:
+    """How a deep answer came about.
+
+    Attributes:
+        planner: ``question`` for a plan from the question and the corpus, or the provider's name.
+        strategy: ``broad``, ``specific`` or ``mixed``.
+        queries: What was searched for, the question itself first, those of a refinement last.
+        context: What the answer read.
+        documents: ``(relative_path, score)`` of the top documents, best first.
+        refined_for: The missing topics that were looked for once more; empty without a refinement.
+    """
+
+    planner: str
+    strategy: str
+    queries: tuple[str, ...]
+    context: Context
+    documents: tuple[tuple[str, float], ...] = ()
+    refined_for: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What ``ask`` returns; see SPEC of ``ask --json`` in ``docs/protocol.md``.
@@ -666,6 +696,9 @@ class Answer:
         dropped_marks: Citation marks in the model's text that named nothing that was sent.
         notices: Sentences the reader must see beside the answer (cut off, keywords only…).
         closest: For a refusal the nearest sections, marked as not an answer.
+        deep: How it came about, for a deep answer.
+        asked_as: The standalone question a follow-up was searched as; empty where it was searched as typed.
+        conversation: Id of the conversation that keeps it; empty where none does.
     """
 
     query: str
@@ -682,6 +715,41 @@ class Answer:
     dropped_marks: int = 0
     notices: tuple[str, ...] = ()
     closest: tuple[Citation, ...] = ()
+    deep: DeepTrace | None = None
+    asked_as: str = ""
+    conversation: str = ""
+
+
+class CitationCheck(StrEnum):
+    """What becomes of a model's sentences that the passages they cite don't bear out.
+
+    Numbers and identifiers that are in none of the cited passages are marked whatever this says.
+    """
+
+    MARK = "mark"
+    STRICT = "strict"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What the check of one sentence of a model found.
+
+    Attributes:
+        sentence: Its words, without citations.
+        keys: The passages it cites; empty where it cites none and was compared with all that were sent.
+        score: Probability, 0..1, that they bear it out; None where there was nothing to compare.
+        supported: Whether it may stand as it is.
+        reason: Why not, or why there was nothing to compare; empty for a sentence that was found.
+        missing: Numbers and identifiers in it that the passages don't hold.
+    """
+
+    sentence: str
+    keys: tuple[str, ...]
+    score: float | None
+    supported: bool
+    reason: str = ""
+    missing: tuple[str, ...] = ()
 
 
 # ----------------------------------------------------------------------------------- LLM providers
@@ -792,7 +860,7 @@ class Progress:
     """One step of long work, as shown by a progress bar.
 
     Attributes:
-        stage: ``model``, ``scan``, ``parse``, ``embed``, ``sync`` or ``answer``.
+        stage: ``model``, ``scan``, ``parse``, ``embed``, ``sync``, ``question`` or ``answer``.
         message: A sentence for a person.
         files_done: Files read so far.
         files_total: Files to read; None while unknown.
@@ -935,6 +1003,11 @@ class AskRequest:
         min_score: Floor on the cosine; None for the setting.
         threshold: Confidence below which nothing is answered; None for the setting.
         stream: Whether deltas are wanted.
+        deep: Plan, search in several ways and look once more; None for the setting.
+        context: What a deep answer reads; None for what suits question and budget.
+        top_documents: Documents a deep answer may come from; None for five.
+        conversation: Id of the conversation it goes on with, ``last``, or ``new`` to begin one; empty for none.
+        keep_scope: Answer from what the conversation's last question was answered from instead of ``scope``.
     """
 
     query: str
@@ -944,6 +1017,11 @@ class AskRequest:
     min_score: float | None = None
     threshold: float | None = None
     stream: bool = True
+    deep: bool | None = None
+    context: Context | None = None
+    top_documents: int | None = None
+    conversation: str = ""
+    keep_scope: bool = False
 
 
 @dataclass(frozen=True, slots=True)
