@@ -10,7 +10,6 @@ Nothing a document names is run, read or fetched: every directive and role is on
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -39,7 +38,9 @@ def read_structure(text: str) -> Structure:
     Raises:
         Exception: Whatever docutils raises on what it cannot parse.
     """
-    document = utils.new_document("document", _settings())
+    settings = _settings()
+    reporter = _Silent("document", settings.report_level, settings.halt_level, stream=False)
+    document = _Tree(settings, reporter, source="document")
     structure = document.outline = Structure()
     parser = rst.Parser(inliner=_Inliner())
     parser.state_classes = _STATES
@@ -63,12 +64,38 @@ def _settings() -> Any:
     settings.file_insertion_enabled = False
     settings.raw_enabled = False
     settings.halt_level = settings.report_level = 5
-    settings.warning_stream = io.StringIO()
     settings.line_length_limit = 1 << 40
     settings.syntax_highlight = "none"
     settings.smart_quotes = False
     settings._disable_config = True
     return settings
+
+
+class _Silent(utils.Reporter):  # type: ignore[misc]
+    """Makes nothing of docutils' messages: a rule of odd length would cost five nodes and a name."""
+
+    def system_message(self, level: int, message: object, *_: Any, **__: Any) -> nodes.system_message:
+        return nodes.system_message(level=level)
+
+
+class _Tree(nodes.document):  # type: ignore[misc]
+    """A tree whose names are not looked up, so that they need no ids and duplicates no messages."""
+
+    def note_implicit_target(self, *_: Any) -> None:
+        pass
+
+    def note_explicit_target(self, *_: Any) -> None:
+        pass
+
+    def set_id(self, *_: Any, **__: Any) -> str:
+        return ""
+
+
+class _UnreadTable:
+    """Stands for docutils' table parsers, which take quadratic time on wide tables: cells are not read."""
+
+    def parse(self, block: Any) -> None:
+        pass
 
 
 def _interpreted(
@@ -155,7 +182,7 @@ class _Directive(rst.Directive):  # type: ignore[misc]
                 self.content_offset,
                 self.state_machine.node,
                 match_titles=True,
-                state_machine_class=states.NestedStateMachine,
+                state_machine_class=_NestedMachine,
             )
             return [here]
         self.state.nested_parse(self.content, self.content_offset, here)
@@ -174,6 +201,27 @@ def _line_of(machine: Any, number: int) -> int:
     return line if line is not None else number
 
 
+class _States(dict[str, Any]):
+    """The states of a machine, made when they are entered."""
+
+    def __init__(self, machine: Any, classes: Iterable[type[states.RSTState]]) -> None:
+        self._machine = machine
+        self._classes = {state.__name__: state for state in classes}
+
+    def __missing__(self, name: str) -> Any:
+        state = self[name] = self._classes[name](self._machine)
+        if self._machine.input_lines is not None:
+            state.runtime_init()
+        return state
+
+
+class _NestedMachine(states.NestedStateMachine):  # type: ignore[misc]
+    """Reads a list or a directive's content; docutils' own makes 15 states for one that enters two."""
+
+    def add_states(self, state_classes: Iterable[type[states.RSTState]]) -> None:
+        self.states = _States(self, state_classes)
+
+
 class _Noting:
     """Mixed into each of docutils' states: notes lines, and leaves table cells unread."""
 
@@ -186,6 +234,8 @@ class _Noting:
     def __init__(self, state_machine: Any, debug: bool = False) -> None:
         super().__init__(state_machine, debug)  # type: ignore[call-arg]
         self.nested_sm_kwargs = {"state_classes": _STATES, "initial_state": "Body"}
+
+    nested_sm = _NestedMachine
 
     @property
     def nested_sm_cache(self) -> list[Any]:
@@ -239,7 +289,10 @@ class _Noting:
         kind = _TextDirective if name.lower() in TEXT else _Directive
         return self.run_directive(kind, match, name, option_presets)  # type: ignore[attr-defined]
 
-    def build_table(self, tabledata: Any, tableline: int, *_: Any, **__: Any) -> nodes.table:
+    def table(self, isolate: Any, _: Any) -> Any:
+        return super().table(isolate, _UnreadTable)  # type: ignore[misc]
+
+    def build_table(self, tabledata: None, tableline: int, *_: Any, **__: Any) -> nodes.table:
         table = nodes.table()
         table.line = _line_of(self.state_machine, tableline)
         return table
