@@ -1,0 +1,57 @@
+"""What a deep answer quotes where no model writes it: the best of each part, or of each document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from copilotd.index.analysis import analyse, analyse_query
+from copilotd.query.deep.documents import RankedDocument
+from copilotd.query.deep.parallel import Gathered
+from copilotd.query.extract import Passage, extract, overlap
+from copilotd.types import Retrieval
+
+_ONE_PART = 3
+_EACH_PART = 2
+_MOST = 5
+_NEAR = 0.9
+
+
+def quote_parts(parts: Sequence[Retrieval]) -> list[Passage]:
+    """Returns the passages of each part in turn; of a question with one part what a plain answer quotes."""
+    each = _ONE_PART if len(parts) == 1 else _EACH_PART
+    return distinct_passages([p for part in parts for p in extract(part, max_passages=each)])
+
+
+def quote_documents(question: Retrieval, documents: Sequence[RankedDocument]) -> list[Passage]:
+    """Returns the passages of the documents in their order, and in each in the document's."""
+    passages: list[Passage] = []
+    for document in documents:
+        own = replace(question, hits=document.hits)
+        passages += sorted(extract(own, max_passages=_EACH_PART), key=lambda p: p.line_start)
+    return distinct_passages(passages)
+
+
+def quote_further(passages: Sequence[Passage], gathered: Gathered, topics: Sequence[str]) -> list[Passage]:
+    """Returns ``passages`` and, behind them, further ones that speak of ``topics`` and nearly rank with them.
+
+    A word found just anywhere would send the reader to a place that doesn't answer.
+    """
+    wanted = {token for topic in topics for token in analyse_query(topic).tokens}
+    best = max((hit.score for hit in gathered.question.hits), default=0.0)
+    further = []
+    for hit in gathered.hits:
+        if hit.score < _NEAR * best:
+            break
+        own = replace(gathered.question, hits=(hit,), rarity=dict.fromkeys(wanted, 1.0))
+        further += [p for p in extract(own, max_passages=1) if wanted & set(analyse(p.text))]
+    return distinct_passages([*passages, *further[:_EACH_PART]])
+
+
+def distinct_passages(passages: Sequence[Passage]) -> list[Passage]:
+    """Returns the first passages that quote no line twice."""
+    kept: list[Passage] = []
+    for passage in passages:
+        if len(kept) < _MOST and not any(overlap(passage, earlier) for earlier in kept):
+            kept.append(passage)
+    return kept

@@ -1,0 +1,225 @@
+"""The searching half of deep mode: the first look, the model's own queries, and the look for what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from copilotd.errors import Cancelled, ProviderBadReply
+from copilotd.query.answer import MakeProvider
+from copilotd.query.deep.coverage import unheard_of
+from copilotd.query.deep.documents import (
+    TOP_DOCUMENTS,
+    RankedDocument,
+    document_chars,
+    document_passages,
+    rank_documents,
+)
+from copilotd.query.deep.parallel import MIN_SCORE, TOP_K, Gathered, parallel_retrieve
+from copilotd.query.deep.plan import QueryPlan, distinct_queries, plan_queries
+from copilotd.query.gate import judge
+from copilotd.query.question import Clock
+from copilotd.types import (
+    Context,
+    Encoder,
+    Finished,
+    Hit,
+    IndexReader,
+    Provider,
+    Retrieval,
+    Scope,
+    Verdict,
+)
+
+BUDGET_CHARS = 20_000
+"""About 6,000 tokens of passages, which the smallest models in use can read beside their rules and answer."""
+
+_Found = TypeVar("_Found")
+
+
+class Look(Protocol):
+    """Opens one consistent view of the index and works on it; the first look brings the index up to date."""
+
+    def __call__(self, work: Callable[[IndexReader], _Found]) -> _Found:
+        """Returns what ``work`` makes of the view."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeepQuestion:
+    """A question and how deep to go.
+
+    Attributes:
+        query: Its text.
+        scope: What it may be answered from.
+        threshold: Confidence below which nothing is answered.
+        min_score: Hits with a lower cosine are left out, and a best cosine below it refuses.
+        top_k: Hits a query.
+        top_documents: Documents an answer may come from.
+        context: What it reads; None for what suits it.
+        max_tokens: Limit of a model's answer.
+        budget_chars: How much text a model may read.
+    """
+
+    query: str
+    scope: Scope = field(default_factory=Scope)
+    threshold: float = 0.5
+    min_score: float = MIN_SCORE
+    top_k: int = TOP_K
+    top_documents: int = TOP_DOCUMENTS
+    context: Context | None = None
+    max_tokens: int = 1024
+    budget_chars: int = BUDGET_CHARS
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What an answer is made with.
+
+    Attributes:
+        look: Opens the index.
+        encoder: The embedding model; None searches by words alone.
+        make_provider: Gives the LLM, or None for quotations; called only behind the gate.
+        progress: Told each step: stage and sentence.
+        on_delta: Sees the answer as it comes.
+        cancelled: Whether the client is gone.
+        clock: Times the steps.
+    """
+
+    look: Look
+    encoder: Encoder | None
+    make_provider: MakeProvider = lambda: None
+    progress: Callable[[str, str], None] = lambda stage, message: None
+    on_delta: Callable[[str], None] | None = None
+    cancelled: Callable[[], bool] = lambda: False
+    clock: Clock = field(default_factory=Clock)
+
+
+class Searcher:
+    """Searches for one question, in several looks that add up.
+
+    Attributes:
+        plan: What was searched for first.
+        gathered: All that was found.
+        documents: The top documents of it, best first.
+        unheard: The question's tokens that no document holds.
+        queries: Everything that was searched for.
+        refined_for: The missing topics that were looked for.
+        notices: What the reader must know.
+    """
+
+    def __init__(self, question: DeepQuestion, means: Means) -> None:
+        """Takes the first look, with a plan that needs no model.
+
+        Raises:
+            Cancelled: The client is gone.
+        """
+        self._question = question
+        self._means = means
+        self.refined_for: tuple[str, ...] = ()
+        self.notices: list[str] = []
+        self.plan, self.gathered, self.unheard = means.look(self._first_look)
+        self.planner, self.strategy, self.queries = self.plan.planner, self.plan.strategy, self.plan.queries
+
+    @property
+    def parts(self) -> list[Retrieval]:
+        """What each part of the question found; the question's own alone where it has but one."""
+        by_query = {retrieval.query: retrieval for retrieval in self.gathered.retrievals}
+        asked = [by_query[part] for part in self.plan.parts.asked if part in by_query]
+        return asked if len(asked) > 1 else [self.gathered.question]
+
+    @property
+    def documents(self) -> list[RankedDocument]:
+        """The top documents of what was found, best first."""
+        return rank_documents(self.gathered.hits, self._question.top_documents)
+
+    def judge(self, retrieval: Retrieval) -> Verdict:
+        """Returns the gate's word on what a query found."""
+        return judge(retrieval, threshold=self._question.threshold, min_score=self._question.min_score)
+
+    def plan_with(self, provider: Provider, on_finished: Callable[[Finished], None]) -> None:
+        """Lets a model plan further queries and searches for them; without a usable plan says so.
+
+        Raises:
+            ProviderError: The model did not answer.
+            Cancelled: The client is gone.
+        """
+        self._step("plan", "Planning…")
+        headings = [" > ".join(hit.chunk.metadata.heading_path) for hit in self.gathered.hits]
+        try:
+            plan = plan_queries(
+                self._question.query,
+                provider=provider,
+                headings=headings,
+                cancelled=self._means.cancelled,
+                on_finished=on_finished,
+            )
+        except ProviderBadReply as error:
+            self.notices.append(f"Searched by the question's own words: no plan came. {error.message}")
+            self._means.clock.lap("plan")
+            return
+        self._means.clock.lap("plan")
+        self.planner, self.strategy = plan.planner, plan.strategy
+        self._further(plan.queries)
+
+    def look_for(self, topics: Sequence[str]) -> bool:
+        """Looks once more, for what is missing; returns whether anything new was found."""
+        self.refined_for = tuple(topics)
+        before = {hit.chunk.id for retrieval in self.gathered.retrievals for hit in retrieval.hits}
+        about = self.gathered.hits[0].chunk.metadata if self.gathered.hits else None
+        queries = list(topics)
+        if about is not None:
+            queries += [f"{topic} {about.section_heading}" for topic in topics]
+        self._step("refine", f"Looking for {', '.join(topics)}…")
+        self._further(queries, stage="refine")
+        return any(hit.chunk.id not in before for hit in self.gathered.hits)
+
+    def fits(self, document: RankedDocument) -> bool:
+        """Returns whether a model can read the whole of a document."""
+        budget = self._question.budget_chars
+        return self._means.look(lambda index: document_chars(document, index)) <= budget
+
+    def passages(self, context: Context) -> tuple[Hit, ...]:
+        """Returns what a model reads."""
+        if context is Context.CHUNKS:
+            return self.gathered.hits
+        documents, budget = self.documents, self._question.budget_chars
+        return self._means.look(lambda index: document_passages(documents, index, budget))
+
+    def _first_look(self, index: IndexReader) -> tuple[QueryPlan, Gathered, frozenset[str]]:
+        question, clock = self._question, self._means.clock
+        self._step("plan", "Planning…")
+        plan = plan_queries(question.query, index=index, scope=question.scope)
+        clock.lap("plan")
+        gathered = self._search(index, plan.queries, None)
+        unheard = unheard_of(gathered.question, index, question.scope)
+        clock.lap("retrieve")
+        return plan, gathered, unheard
+
+    def _further(self, queries: Sequence[str], stage: str = "retrieve") -> None:
+        new = distinct_queries(queries, known=self.queries)
+        if not new:
+            return
+        self.queries += new
+        self.gathered = self._means.look(lambda index: self._search(index, new, self.gathered))
+        self._means.clock.lap(stage)
+
+    def _search(self, index: IndexReader, queries: Sequence[str], earlier: Gathered | None) -> Gathered:
+        some = f"{len(queries)} queries" if len(queries) > 1 else "1 query"
+        self._step("retrieve", f"Searching {some}…")
+        question = self._question
+        return parallel_retrieve(
+            queries,
+            index,
+            self._means.encoder,
+            question.scope,
+            top_k=question.top_k,
+            min_score=question.min_score,
+            earlier=earlier,
+        )
+
+    def _step(self, stage: str, message: str) -> None:
+        if self._means.cancelled():
+            raise Cancelled("The question was cancelled.")
+        self._means.progress(stage, message)
