@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from html import unescape
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -17,6 +18,7 @@ from markdown_it.token import Token
 from copilotd.ingest.decode import decode
 from copilotd.ingest.dialects import use_dialects
 from copilotd.ingest.frontmatter import read_front_matter
+from copilotd.ingest.html_headings import HtmlHeading, html_headings
 from copilotd.ingest.lines import Layout, clean_characters, has_words, lay_out
 from copilotd.ingest.markup import component_names, strip_markup
 from copilotd.types import Block, BlockKind, Document, Section
@@ -39,6 +41,8 @@ _KINDS = {
     "container_title": BlockKind.PARAGRAPH,
     "paragraph_open": BlockKind.PARAGRAPH,
 }
+# What may hold headings written as HTML; in MDX such lines are tags and paragraphs.
+_MARKUP = frozenset(("html_block", "jsx", "paragraph_open"))
 _CONTAINERS = {"list_item": BlockKind.LIST_ITEM, "blockquote": BlockKind.QUOTE}
 
 
@@ -53,13 +57,14 @@ class _Leaf:
     group: int
     level: int = 0
     content: str = ""
+    anchor: str = ""
 
 
 class MarkdownParser:
     """Reads Markdown: CommonMark, tables and the usual dialects."""
 
     name = "markdown"
-    version = 1
+    version = 2
     suffixes: tuple[str, ...] = (".md", ".markdown")
     isolated = False
     _mdx = False
@@ -87,9 +92,8 @@ class MarkdownParser:
         self._parser.block.parse(body.replace("\0", "\N{REPLACEMENT CHARACTER}"), self._parser, env, tokens)
         leaves = _with_gaps(list(_leaves(tokens)), lines)
         layout = _clean(lines, leaves, components)
-        headings = [
-            (leaf, *self._heading(leaf.content, env)) for leaf in leaves if leaf.rule == "heading_open"
-        ]
+        leaves = list(_with_html_headings(leaves, lines, layout, components))
+        headings = [(leaf, *self._heading(leaf, env)) for leaf in leaves if leaf.kind is BlockKind.HEADING]
         sections = _sections(headings, layout, doc_title)
         first = next((section.heading for section in sections if section.level == 1 and section.heading), "")
         return Document(
@@ -102,10 +106,10 @@ class MarkdownParser:
             description=clean_characters(front.description),
         )
 
-    def _heading(self, content: str, env: Mapping[str, Any]) -> tuple[str, str]:
+    def _heading(self, leaf: _Leaf, env: Mapping[str, Any]) -> tuple[str, str]:
         """Returns a heading's words without inline markup, and its anchor."""
-        anchor = ""
-        content = content[:_MAX_HEADING]
+        anchor = leaf.anchor
+        content = leaf.content[:_MAX_HEADING]
         if match := _ANCHOR_COMMENT.search(content) or _ANCHOR_TAG.search(content):
             anchor = match[1]
         while match := _ATTRIBUTES.search(content):
@@ -113,6 +117,9 @@ class MarkdownParser:
                 anchor = found[1]
             content = content[: match.start()]
         content = strip_markup(content, env["components"])
+        # Markdown is read between HTML tags only behind a blank line, as in a paragraph of MDX.
+        if leaf.rule == "html_block" and not re.search(r"\n\s*\n", leaf.content):
+            return " ".join(clean_characters(unescape(content)).split()), anchor
         if _plain(content):
             return " ".join(clean_characters(content).split()), anchor
         tokens: list[Token] = []
@@ -238,6 +245,49 @@ def _clean(lines: Sequence[str], leaves: Sequence[_Leaf], components: frozenset[
     return lay_out(
         [None if line is None else cleaned for line, cleaned in zip(kept, odd, strict=True)], verbatim
     )
+
+
+def _with_html_headings(
+    leaves: Sequence[_Leaf], lines: Sequence[str], layout: Layout, components: frozenset[str]
+) -> Iterator[_Leaf]:
+    """Cuts the headings written as HTML out of their blocks; one in a comment has no words left."""
+    found: list[HtmlHeading] = []
+    run: list[_Leaf] = []
+    for leaf in [*leaves, _Leaf(BlockKind.OTHER, "end", len(lines), len(lines), 0)]:
+        if leaf.rule in _MARKUP:
+            run.append(leaf)
+        elif run:
+            found += html_headings(lines, run[0].start, run[-1].end, components)
+            run.clear()
+    shown = [
+        heading
+        for heading in found
+        if has_words(layout.text[layout.starts[heading.start] : layout.ends[heading.end - 1]])
+    ]
+    position = 0
+    for leaf in leaves:
+        start = leaf.start
+        while position < len(shown) and shown[position].start < leaf.end:
+            heading = shown[position]
+            if start < heading.start:
+                yield replace(leaf, start=start, end=heading.start)
+            if start <= heading.start:
+                yield _Leaf(
+                    BlockKind.HEADING,
+                    leaf.rule,
+                    heading.start,
+                    heading.end,
+                    leaf.group,
+                    heading.level,
+                    heading.inner,
+                    heading.anchor,
+                )
+            start = heading.end
+            if heading.end > leaf.end:
+                break
+            position += 1
+        if start < leaf.end:
+            yield replace(leaf, start=start)
 
 
 def _sections(

@@ -169,7 +169,9 @@ def _seen_of(tag: re.Match[str], components: frozenset[str]) -> str:
 
 
 def _words_of(value: str, components: frozenset[str]) -> str:
-    """Returns the words of an attribute's value: a string, a string in braces, or JSX in braces."""
+    """Returns the words of an attribute's value: a string, a bare word, a string in braces, or JSX in braces."""
+    if value[0] not in "{\"'":
+        return value
     inner = value[1:-1] if value[0] == "{" else value
     stripped = inner.strip()
     if stripped[:1] == "<":

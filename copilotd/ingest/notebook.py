@@ -20,7 +20,7 @@ class NotebookParser:
     """Reads ``.ipynb`` files."""
 
     name = "notebook"
-    version = 1
+    version = 2
     suffixes: tuple[str, ...] = (".ipynb",)
     isolated = False
 

@@ -54,7 +54,7 @@ def blocks(document: Document) -> list[tuple[BlockKind, str]]:
 def rendered_headings(markdown: str) -> list[str]:
     """Reads the headings from the HTML that markdown-it makes."""
     rendered = MarkdownIt("commonmark").enable("table").render(markdown)
-    found = re.findall(r"<h([1-6])>(.*?)</h\1>", rendered, re.DOTALL)
+    found = re.findall(r"<h([1-6])(?:\s[^>]*)?>(.*?)</h\1>", rendered, re.DOTALL)
     return [" ".join(html.unescape(re.sub(r"<[^>]+>", "", inner)).split()) for _, inner in found]
 
 
@@ -254,6 +254,47 @@ def test_an_empty_heading_names_nothing() -> None:
     assert check_chunks(document, max_chars=2000, overlap_chars=0)[-1].metadata.section_heading == "Guide"
 
 
+@pytest.mark.parametrize("mdx", [False, True])
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('<h1 align="center">Name <b>of</b> it</h1>\n\nText.', [("Name of it", 1, "")]),
+        (
+            '<h1 align="center">\n  <img src="x.png" alt="Logo">\n  The &amp; a_b_c\n</h1>\n<p>Text.</p>\n\n## Sub\n',
+            [("Logo The & a_b_c", 1, ""), ("Sub", 2, "")],
+        ),
+        ('<div>\n\n<h2 class="x" id="the-name">Name</h2>\n\n</div>', [("Name", 2, "the-name")]),
+        ("<h2>\n\n**Bold** `code`\n\n</h2>\n\nText.", [("Bold code", 2, "")]),
+        ("<H2>One</H2>\n<h3>Two</h3>\nText.", [("One", 2, ""), ("Two", 3, "")]),
+        ("- <h3>Item</h3>\n  text\n", [("Item", 3, "")]),
+        ("<!--\n<h1>Old</h1>\n-->\n\nText.", []),
+        ("<!-- <h1>Old</h1> -->\n\nText.", []),
+        ("```\n<h1>Code</h1>\n```", []),
+        ("In `<h1>code</h1>` and text <h2>there</h2>.", []),
+        ("<h2>Label</h2> and text", []),
+        ("<h1><img src='x.png'></h1>\n\nText.", []),
+        ("<h1>never closed\n\nText.", []),
+        ("<h2>One\n\n## Other</h2>", [("Other", 2, "")]),
+    ],
+)
+def test_headings_written_as_html(mdx: bool, source: str, expected: list[tuple[str, int, str]]) -> None:
+    document = parse(source, mdx=mdx)
+    check_chunks(document, max_chars=20, overlap_chars=5)
+    found = [
+        (section.heading, section.level, section.anchor) for section in document.sections if section.level
+    ]
+    assert found == expected
+
+
+def test_a_centred_title_is_the_documents_title_on_its_own_lines() -> None:
+    document = parse(
+        '<div>\n<h1 align="center">\n  The Name\n</h1>\n<p>What it is.</p>\n</div>\n\n## Use\n\nText.\n'
+    )
+    assert document.title == "The Name"
+    assert section_text(document, "The Name") == "  The Name\nWhat it is.\n\n"
+    assert document.line_numbers[0] == 3
+
+
 # ---------------------------------------------------------------------------- comments, HTML, JSX
 
 
@@ -276,6 +317,7 @@ def test_an_empty_heading_names_nothing() -> None:
             "See <https://example.invalid> or <me@example.invalid>.",
         ),
         ('<img src="x.png" alt="The dial">', "The dial"),
+        ("<img src=x.png alt=Dial>", "Dial"),
         ("| a<br>b | c |\n|---|---|\n| `<i>` | <i>d</i> |", "| a b | c |\n|---|---|\n| `<i>` | d |"),
         ("\\<b> is a tag", "\\<b> is a tag"),
     ],
@@ -446,6 +488,10 @@ def test_any_bytes_are_a_document_or_a_parse_error(source: bytes) -> None:
         "".join("    " * depth + "!!! note\n" for depth in range(100)),
         "> " * 2_000 + "x",
         "- item\n" * 10_000,
+        "<h1>" * 20_000,
+        "<h1>word " * 20_000 + "</h1>",
+        "<!A " * 30_000,
+        "x <? " * 30_000,
         "| a | b |\n|---|---|\n" + "| c | d |\n" * 10_000,
     ],
     ids=lambda source: source[:12].strip(),
