@@ -7,12 +7,22 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 from urllib.parse import quote_from_bytes
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
+from copilotd.conversation.store import Summary, summary_of
+from copilotd.conversation.turns import Conversation, turn_json
 from copilotd.daemon_info import DaemonInfo
 from copilotd.engine import Engine
 from copilotd.errors import UsageError
@@ -27,6 +37,8 @@ from copilotd.types import (
     AskRequest,
     CheckReport,
     Citation,
+    Context,
+    DeepTrace,
     Freshness,
     Hit,
     IndexReport,
@@ -83,6 +95,7 @@ def _check_count(value: object) -> object:
 _Model = TypeVar("_Model", bound="_Params")
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
 _Path = Annotated[str, PlainValidator(_check_path)]
+_ConversationName = Annotated[str, Field(pattern="^[a-z0-9]{1,40}$")]
 _Names = Annotated[list[_Name], BeforeValidator(_check_count)]
 _Paths = Annotated[list[_Path], BeforeValidator(_check_count)]
 
@@ -105,7 +118,11 @@ class _AskParams(_ScopeParams):
     extractive: bool = False
     min_score: Annotated[float, Field(ge=-1, le=1)] | None = None
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    deep: bool | None = None
+    context: Literal["chunks", "documents"] | None = None
+    top_documents: Annotated[int, Field(ge=1, le=100)] | None = None
     stream: bool = False
+    conversation: _ConversationName | None = None
 
 
 class _SearchParams(_ScopeParams):
@@ -139,6 +156,21 @@ class _RebuildParams(_Params):
 
 class _CheckParams(_Params):
     repair: bool = False
+
+
+class _ConversationParams(_Params):
+    id: _ConversationName
+
+
+class _DeleteConversationsParams(_Params):
+    ids: Annotated[list[_ConversationName], BeforeValidator(_check_count)] = []
+    all: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if bool(self.ids) == self.all:
+            raise PydanticCustomError("which", "name ids, or all")
+        return self
 
 
 class _SyncParams(_Params):
@@ -199,6 +231,9 @@ class Service:
             "check": self._handler(_CheckParams, self._check),
             "sync": self._handler(_SyncParams, self._sync),
             "status": self._handler(_Params, self._status, quick=True),
+            "conversations": self._handler(_Params, self._conversations),
+            "conversation": self._handler(_ConversationParams, self._conversation),
+            "delete_conversations": self._handler(_DeleteConversationsParams, self._delete_conversations),
         }
 
     def close(self) -> None:
@@ -234,7 +269,13 @@ class Service:
             extractive=params.extractive,
             min_score=params.min_score,
             threshold=params.threshold,
+            deep=params.deep,
+            context=Context(params.context) if params.context else None,
+            top_documents=params.top_documents,
             stream=params.stream,
+            conversation=params.conversation or "",
+            # Where a follow-up says nothing else, it is about the same documents.
+            keep_scope=not params.model_fields_set & {"namespaces", "paths"},
         )
         return answer_json(self._engine.ask(request, reporter))
 
@@ -278,6 +319,19 @@ class Service:
 
     def _sync(self, params: _SyncParams, reporter: _RequestReporter) -> JSONObject:
         return {"freshness": freshness_json(self._engine.sync(params.budget_s, reporter))}
+
+    def _conversations(self, params: _Params, reporter: _RequestReporter) -> JSONObject:
+        conversations = self._engine.conversations
+        summaries = [summary_json(summary) for summary in conversations.summaries()]
+        return {"conversations": summaries, "notices": conversations.take_notices()}
+
+    def _conversation(self, params: _ConversationParams, reporter: _RequestReporter) -> JSONObject:
+        return conversation_json(self._engine.conversations.get(params.id))
+
+    def _delete_conversations(
+        self, params: _DeleteConversationsParams, reporter: _RequestReporter
+    ) -> JSONObject:
+        return {"deleted": self._engine.conversations.delete(None if params.all else tuple(params.ids))}
 
     def _status(self, params: _Params, reporter: _RequestReporter) -> JSONObject:
         status = status_json(self._engine.status())
@@ -344,6 +398,43 @@ def answer_json(answer: Answer) -> JSONObject:
         "notices": [printable(notice) for notice in answer.notices],
         "closest": [citation_json(citation) for citation in answer.closest],
         "metric_line": printable(metric_line(answer)) if answer.verdict.known else "",
+        "deep": None if answer.deep is None else trace_json(answer.deep),
+        "asked_as": answer.asked_as,
+        "conversation": answer.conversation,
+    }
+
+
+def summary_json(summary: Summary) -> JSONObject:
+    """Returns a line of the list of conversations."""
+    return {
+        "id": summary.id,
+        "title": summary.title,
+        "turns": summary.turns,
+        "created": summary.created,
+        "updated": summary.updated,
+    }
+
+
+def conversation_json(conversation: Conversation) -> JSONObject:
+    """Returns a conversation with its turns."""
+    return {
+        **summary_json(summary_of(conversation)),
+        "forgotten": conversation.forgotten,
+        "messages": [turn_json(turn) for turn in conversation.turns],
+    }
+
+
+def trace_json(trace: DeepTrace) -> JSONObject:
+    """Returns how a deep answer came about."""
+    return {
+        "planner": trace.planner,
+        "strategy": trace.strategy,
+        "queries": [printable(query) for query in trace.queries],
+        "context": trace.context.value,
+        "documents": [
+            {"relative_path": printable(path), "score": round(score, 4)} for path, score in trace.documents
+        ],
+        "refined_for": [printable(topic) for topic in trace.refined_for],
     }
 
 

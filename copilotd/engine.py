@@ -13,7 +13,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
+from copilotd.conversation.dialogue import Dialogue
+from copilotd.conversation.store import FOLDER, Conversations
 from copilotd.embed.encoder import load_encoder
 from copilotd.embed.models import LocatedModel, locate_model
 from copilotd.embed.windows import make_planner
@@ -29,9 +32,14 @@ from copilotd.index.reader import ReadView
 from copilotd.index.store import Store
 from copilotd.ingest import isolate
 from copilotd.ingest.chunk import CHUNKER_VERSION
+from copilotd.ingest.cookie import Cookies
 from copilotd.ingest.parse import PARSERS_FINGERPRINT
 from copilotd.ingest.watch import Watcher
 from copilotd.query.answer import MakeProvider, answer_question, metric_line
+from copilotd.query.deep.answer import answer_deeply
+from copilotd.query.deep.documents import TOP_DOCUMENTS
+from copilotd.query.deep.parallel import MIN_SCORE, TOP_K
+from copilotd.query.deep.search import DeepQuestion, Means
 from copilotd.query.gate import judge
 from copilotd.query.question import Clock, checked_question
 from copilotd.query.retrieve import retrieve
@@ -48,7 +56,6 @@ from copilotd.types import (
     IndexReport,
     Progress,
     Reporter,
-    Retrieval,
     Root,
     RootStatus,
     Scope,
@@ -68,6 +75,8 @@ from copilotd.update.writer import Writer
 
 _log = logging.getLogger(__name__)
 
+_Found = TypeVar("_Found")
+
 _PENDING_PATHS = 20
 _PROGRESS_EVERY_S = 0.2
 # Looks a question may cost: one, and one more after each round of work that it waited for.
@@ -86,6 +95,10 @@ class Engine:
         load: Loads the embedding model.
         locate: Finds the embedding model on disk.
         background: Watch the folders and look at them between questions; off for one run as a library.
+
+    Attributes:
+        settings: All settings.
+        conversations: What was asked before, of this index alone.
     """
 
     def __init__(
@@ -127,6 +140,7 @@ class Engine:
             self._embedder,
             max_file_bytes=settings.max_file_bytes,
             grace_s=settings.root_grace_s,
+            full_look_files=settings.full_look_files,
             on_error=self._note_error,
         )
         self._loop = ReconcileLoop(
@@ -149,8 +163,13 @@ class Engine:
             status=self.status,
             closed=lambda: self._closed,
         )
-        self._watcher = Watcher(self._loop.wake) if background else None
+        self._watcher = None
+        if background:
+            self._watcher = Watcher(self._loop.wake, cookies=Cookies(settings.index_dir / "cookies"))
+            self._reconciler.trust(self._watcher)
         self._planner = planner
+        self.conversations = Conversations(settings.index_dir / FOLDER, keep=settings.max_conversations)
+        self._dialogue = Dialogue(self.conversations, self._store.read, make_provider, self._answer)
         self._closed = False
         self._close_lock = threading.Lock()
         self._roots_lock = threading.Lock()
@@ -198,55 +217,130 @@ class Engine:
     # ------------------------------------------------------------------------------------ read path
 
     def ask(self, request: AskRequest, reporter: Reporter) -> Answer:
-        """Answers a question from the documents as they are on disk now.
+        """Answers a question from the documents as they are on disk now, alone or as a part of a conversation.
 
         Raises:
-            UsageError: The question is empty or too long.
+            UsageError: The question is empty or too long, or there is no such conversation.
             ModelLoading: The embedding model was not ready within MODEL_WAIT_S.
             SettingsError: The provider's key or model is missing.
             ProviderError: The provider did not answer.
             Cancelled: The client is gone.
         """
+        query = checked_question(request.query)
+        if request.conversation:
+            return self._dialogue.ask(replace(request, query=query), reporter)
+        return self._answer(request, reporter, self._make_provider)
+
+    def _answer(self, request: AskRequest, reporter: Reporter, make_provider: MakeProvider) -> Answer:
         clock = Clock()
         query = checked_question(request.query)
         encoder, notices = self._wait_for_encoder(reporter)
         clock.lap("model")
-        retrieval, freshness = self._find(query, encoder, request.scope, request.top_k, reporter, clock)
+        deep = self.settings.ask_mode == "deep" if request.deep is None else request.deep
+        provider = (lambda: None) if request.extractive else make_provider
+        answer_one = self._answer_deeply if deep else self._answer_plainly
+        asked = replace(request, query=query)
+        answer, freshness = answer_one(asked, encoder, reporter, clock, provider)
         notices += self._left_out(request.scope)
-        threshold = self.settings.confidence_threshold if request.threshold is None else request.threshold
-        min_score = self.settings.min_score if request.min_score is None else request.min_score
-        verdict = judge(retrieval, threshold=threshold, min_score=min_score)
-        clock.lap("gate")
         if freshness.pending and self._writer.trouble:
-            if not verdict.known:
+            if not answer.verdict.known:
                 # What would answer may be among the files that couldn't be taken in: that is no "I don't know".
                 raise self._writer.cannot_write()
             notices.append(self._writer.cannot_write().message)
+        answer = replace(
+            answer,
+            freshness=freshness,
+            notices=(*notices, *answer.notices),
+            timings_ms={**clock.laps, **answer.timings_ms, "total": clock.total()},
+        )
+        _log.info(
+            "event=ask known=%s confidence=%.3f provider=%s pending=%d %s | %s",
+            answer.verdict.known,
+            answer.verdict.confidence,
+            answer.provider,
+            freshness.pending,
+            " ".join(f"{stage}_ms={ms:.1f}" for stage, ms in answer.timings_ms.items()),
+            metric_line(answer) if answer.verdict.known else "not answered",
+        )
+        return answer
+
+    def _answer_plainly(
+        self,
+        request: AskRequest,
+        encoder: Encoder | None,
+        reporter: Reporter,
+        clock: Clock,
+        make_provider: MakeProvider,
+    ) -> tuple[Answer, Freshness]:
+        top_k = request.top_k or self.settings.top_k
+        retrieval, freshness = self._find(
+            lambda view: retrieve(request.query, view, encoder, request.scope, top_k),
+            request.scope,
+            reporter,
+            clock,
+        )
+        verdict = judge(
+            retrieval,
+            threshold=self._threshold(request),
+            min_score=self.settings.min_score if request.min_score is None else request.min_score,
+        )
+        clock.lap("gate")
         answer = answer_question(
             retrieval,
             verdict,
-            make_provider=(lambda: None) if request.extractive else self._make_provider,
+            make_provider=make_provider,
             max_tokens=self.settings.max_answer_tokens,
             on_delta=reporter.delta if request.stream else None,
             cancelled=reporter.cancelled,
         )
         clock.lap("answer")
-        answer = replace(
-            answer,
-            freshness=freshness,
-            notices=(*notices, *answer.notices),
-            timings_ms={**clock.laps, **retrieval.timings_ms, "total": clock.total()},
+        return replace(answer, timings_ms=retrieval.timings_ms), freshness
+
+    def _answer_deeply(
+        self,
+        request: AskRequest,
+        encoder: Encoder | None,
+        reporter: Reporter,
+        clock: Clock,
+        make_provider: MakeProvider,
+    ) -> tuple[Answer, Freshness]:
+        seen: list[Freshness] = []
+
+        def look(work: Callable[[ReadView], _Found]) -> _Found:
+            if not seen:
+                found, freshness = self._find(work, request.scope, reporter, clock)
+                seen.append(freshness)
+                return found
+            with self._question(), self._store.read() as view:
+                seen.append(replace(seen[0], generation=view.generation))
+                return work(view)
+
+        question = DeepQuestion(
+            query=request.query,
+            scope=request.scope,
+            threshold=self._threshold(request),
+            min_score=max(self.settings.min_score, MIN_SCORE)
+            if request.min_score is None
+            else request.min_score,
+            top_k=request.top_k or TOP_K,
+            top_documents=request.top_documents or TOP_DOCUMENTS,
+            context=request.context,
+            max_tokens=self.settings.max_answer_tokens,
         )
-        _log.info(
-            "event=ask known=%s confidence=%.3f provider=%s pending=%d %s | %s",
-            verdict.known,
-            verdict.confidence,
-            answer.provider,
-            freshness.pending,
-            " ".join(f"{stage}_ms={ms:.1f}" for stage, ms in answer.timings_ms.items()),
-            metric_line(answer) if verdict.known else "not answered",
+        means = Means(
+            look=look,
+            encoder=encoder,
+            make_provider=make_provider,
+            progress=lambda stage, message: reporter.progress(Progress(stage, message)),
+            on_delta=reporter.delta if request.stream else None,
+            cancelled=reporter.cancelled,
+            clock=clock,
         )
-        return answer
+        answer = answer_deeply(question, means)
+        return answer, seen[-1]
+
+    def _threshold(self, request: AskRequest) -> float:
+        return self.settings.confidence_threshold if request.threshold is None else request.threshold
 
     def search(self, request: SearchRequest, reporter: Reporter) -> SearchResult:
         """Finds sections without composing an answer; by words alone while the model loads.
@@ -258,7 +352,10 @@ class Engine:
         query = checked_question(request.query)
         encoder = self._embedder.encoder
         notices = [] if encoder is not None else [self._loader.words_only]
-        retrieval, freshness = self._find(query, encoder, request.scope, request.top_k, reporter, clock)
+        top_k = request.top_k or self.settings.top_k
+        retrieval, freshness = self._find(
+            lambda view: retrieve(query, view, encoder, request.scope, top_k), request.scope, reporter, clock
+        )
         notices += self._left_out(request.scope)
         verdict = judge(
             retrieval, threshold=self.settings.confidence_threshold, min_score=self.settings.min_score
@@ -306,6 +403,7 @@ class Engine:
                     watch.root.id,
                     looked,
                     timeout_s=deadline - time.monotonic(),
+                    every_file=False,
                     on_stale=tell_stale(reporter),
                 )
             ]
@@ -505,14 +603,8 @@ class Engine:
             self._errors.append(message)
 
     def _find(
-        self,
-        query: str,
-        encoder: Encoder | None,
-        scope: Scope,
-        top_k: int | None,
-        reporter: Reporter,
-        clock: Clock,
-    ) -> tuple[Retrieval, Freshness]:
+        self, search: Callable[[ReadView], _Found], scope: Scope, reporter: Reporter, clock: Clock
+    ) -> tuple[_Found, Freshness]:
         """Brings the index up to date and searches it; rows found damaged are read again before it answers."""
         with self._question():
             for _ in range(_MAX_LOOKS):
@@ -520,12 +612,12 @@ class Engine:
                 clock.lap("sync")
                 with self._store.read() as view:
                     self._require_roots(view, scope)
-                    retrieval = retrieve(query, view, encoder, scope, top_k or self.settings.top_k)
+                    found = search(view)
                     freshness = replace(freshness, generation=view.generation)
                 clock.lap("retrieve")
                 if not self._loop.take_damaged():
                     break
-        return retrieval, freshness
+        return found, freshness
 
     def _left_out(self, scope: Scope) -> list[str]:
         """Says which roots are not cited just now: an empty answer must not look like ignorance."""

@@ -23,6 +23,7 @@ from copilotd.errors import SettingsError
 from copilotd.text import one_line
 
 PROVIDERS = ("anthropic", "openai", "ollama", "extractive")
+ASK_MODES = ("plain", "deep")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -143,6 +144,8 @@ class Settings:
     top_k: int = _setting(_whole(1, 100), 5)
     confidence_threshold: float = _setting(_number(0, 1), 0.5)
     min_score: float = _setting(_number(-1, 1), 0.0)
+    ask_mode: str = _setting(_one_of(*ASK_MODES), "plain")
+    max_conversations: int = _setting(_whole(0, 10_000), 200)
 
     max_chunk_chars: int = _setting(_whole(100, 100_000), 2000)
     chunk_overlap_chars: int = _setting(_whole(0, 50_000), 250)
@@ -150,6 +153,7 @@ class Settings:
     pdf_seconds: float = _setting(_number(1, 3600), 120.0)
     pdf_memory_mb: int = _setting(_whole(256, 2**20), 2048)
     sync_budget_s: float = _setting(_number(0, 600), 2.0)
+    full_look_files: int = _setting(_whole(0, 100_000_000), 10_000)
     reconcile_s: float = _setting(_number(0.1, 86_400), 30.0)
     root_grace_s: float = _setting(_number(0, 31_536_000), 604_800.0)
     vector_cache_mb: int = _setting(_whole(0, 2**20), 256)

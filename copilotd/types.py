@@ -695,6 +695,8 @@ class Answer:
         timings_ms: Milliseconds by stage, ``total`` among them.
         dropped_marks: Citation marks in the model's text that named nothing that was sent.
         notices: Sentences the reader must see beside the answer (cut off, keywords only…).
+        support: What the check of each sentence of a model found; empty for an extractive answer.
+        usage: What a model's answer cost; None where none was asked.
         closest: For a refusal the nearest sections, marked as not an answer.
         deep: How it came about, for a deep answer.
         asked_as: The standalone question a follow-up was searched as; empty where it was searched as typed.
@@ -715,6 +717,8 @@ class Answer:
     dropped_marks: int = 0
     notices: tuple[str, ...] = ()
     closest: tuple[Citation, ...] = ()
+    support: tuple[Support, ...] = ()
+    usage: Usage | None = None
     deep: DeepTrace | None = None
     asked_as: str = ""
     conversation: str = ""
@@ -750,6 +754,55 @@ class Support:
     supported: bool
     reason: str = ""
     missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a provider asks for a million tokens, in the user's currency; 0 where the user set none.
+
+    Attributes:
+        input: Of what is sent.
+        output: Of what is written.
+        cached: Of what is sent and was in the provider's cache; 0 for the price of ``input``.
+    """
+
+    input: float = 0.0
+    output: float = 0.0
+    cached: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an answer cost, as the provider counts; None where it doesn't say.
+
+    Attributes:
+        tokens_in: Sent, those from the provider's cache included.
+        tokens_out: Written.
+        cached: How many of ``tokens_in`` came from its cache.
+        cost: In the user's currency; None without prices or counts.
+    """
+
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cached: int | None = None
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grounding:
+    """How a model's answer is asked for and checked.
+
+    Attributes:
+        context_tokens: The model's window, in tokens: instructions, passages, question and answer must fit.
+        check: What becomes of sentences that the passages don't bear out.
+        encoder: Compares sentences and passages by meaning, too; None by words alone.
+        prices: For the cost of an answer.
+    """
+
+    context_tokens: int = 8192
+    check: CitationCheck = CitationCheck.MARK
+    encoder: Encoder | None = None
+    prices: Prices = Prices()
 
 
 # ----------------------------------------------------------------------------------- LLM providers

@@ -20,14 +20,14 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"paths", "wire"}),
     frozenset({"settings", "logs", "notify", "lock", "units", "daemon_info"}),
     frozenset({"ingest", "embed", "index", "llm"}),
-    frozenset({"update", "query"}),
+    frozenset({"update", "query", "conversation"}),
     frozenset({"engine", "seed", "model_command"}),
     frozenset({"api", "server", "session", "listener", "outbox"}),
     frozenset({"daemon"}),
     frozenset({"cli", "__main__"}),
 )
 # Parts of one layer that don't know each other; `update` is the write path, `query` the read path.
-SIBLINGS = (frozenset({"ingest", "embed", "index", "llm"}), frozenset({"update", "query"}))
+SIBLINGS = (frozenset({"ingest", "embed", "index", "llm"}), frozenset({"update", "query", "conversation"}))
 
 # What the client may see of the daemon's package, and what else it may load.
 CLIENT_SEES = frozenset({"__version__", "wire", "paths", "errors", "text"})
@@ -48,6 +48,7 @@ ONE_HOME = frozenset(
         "openai",
         "pathspec",
         "pdfplumber",
+        "pypdfium2",
         "rapidfuzz",
         "sentence_transformers",
         "snowballstemmer",
