@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from copilotd.query.citation_stream import render_label
+from copilotd.query.pack import key_of
 from copilotd.query.passages import Run, best_run
-from copilotd.query.prompt import key_of
 from copilotd.query.quoting import quoted
 from copilotd.text import one_line
 from copilotd.types import BlockKind, Citation, Hit, Retrieval, StoredChunk
@@ -24,6 +24,9 @@ _NEAR = 0.93
 
 
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})")
+_FENCE_IN_ITEM = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?:`{3}|~{3})")
+_INDENTED = re.compile(r"(?:[ >]*(?: {4}|\t).*\n|[ \t>]*\n)*(?:[ >]*(?: {4}|\t).*|[ \t>]*)")
+_TICKS = re.compile("`{3,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Passage:
 
     Attributes:
         text: Verbatim lines of the chunk; rows cut from a table have its header in front, lines cut from a
-            fence its opening and a closing line.
+            fence its opening and a closing line, other code a fence around it.
         chunk: Where they stand.
         line_start: First source line.
         line_end: Last source line.
@@ -94,13 +97,35 @@ def compose(passages: Sequence[Passage]) -> tuple[str, list[Citation]]:
 
 def _passage(hit: Hit, run: Run) -> Passage:
     chunk = hit.chunk
-    text = chunk.text[run.start : run.end]
+    text = _fenced(chunk, run.start, run.end)
     first = chunk.text.count("\n", 0, run.start)
-    last = first + text.count("\n")
+    last = first + chunk.text.count("\n", run.start, run.end)
     if run.header:
         text = f"{run.header}\n{text}"
     text = _whole_fences(chunk, run.start, text)
     return Passage(text, chunk, chunk.line_numbers[first], chunk.line_numbers[last], hit.score)
+
+
+def _fenced(chunk: StoredChunk, start: int, end: int) -> str:
+    """Returns a quote with fences around code of formats that mark it otherwise, such as AsciiDoc or HTML.
+
+    Code that is a fence already, or is indented as Markdown wants it, stays as it is.
+    """
+    pieces = []
+    position = start
+    for block in chunk.blocks:
+        first, last = max(block.start, start), min(block.end, end)
+        if block.kind is not BlockKind.CODE or first >= last:
+            continue
+        code = chunk.text[first:last]
+        opening = chunk.context if block.start == 0 and chunk.context else chunk.text[block.start : last]
+        if _FENCE_IN_ITEM.match(opening) or _INDENTED.fullmatch(code):
+            continue
+        runs = _TICKS.findall(code)
+        fence = "`" * max(3, len(max(runs, default="")) + 1)
+        pieces.append(f"{chunk.text[position:first]}{fence}\n{code}\n{fence}")
+        position = last
+    return "".join(pieces) + chunk.text[position:end]
 
 
 def _whole_fences(chunk: StoredChunk, start: int, text: str) -> str:
