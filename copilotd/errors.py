@@ -6,7 +6,8 @@
     ├── UsageError                    the request itself is wrong (bad path, bad option, bad reference)
     │   ├── RootNotFound              the folder is not there, or not a watched root
     │   ├── RootOverlap               a root inside another of the same namespace
-    │   └── SectionNotFound           ``section REF`` names nothing that is indexed
+    │   ├── SectionNotFound           ``section REF`` names nothing that is indexed
+    │   └── ConversationNotFound      there is no such conversation
     ├── SettingsError (RuntimeError)  a setting is missing or wrong; names the variable
     ├── ParseError                    one document cannot be read; the others go on
     ├── IndexError_                   the stored index cannot be used
@@ -77,6 +78,12 @@ class SectionNotFound(UsageError):
     code = "section_not_found"
 
 
+class ConversationNotFound(UsageError):
+    """There is no such conversation."""
+
+    code = "conversation_not_found"
+
+
 class SettingsError(CopilotError, RuntimeError):
     """One or more settings are missing or wrong; the message names each variable."""
 
@@ -87,6 +94,14 @@ class ParseError(CopilotError):
     """A document cannot be read; ``message`` is the reason shown beside its name."""
 
     code = "parse"
+
+
+class NoText(ParseError):
+    """A document has no text of its own; it may be a picture of one, which OCR could read."""
+
+
+class ReaderStopped(ParseError):
+    """The process that read a document broke a limit, crashed, or gave nonsense; nothing is known of it."""
 
 
 class IndexError_(CopilotError):
@@ -211,6 +226,7 @@ JSONRPC_CODES: dict[type[CopilotError], int] = {
     RootNotFound: 1001,
     RootOverlap: 1002,
     SectionNotFound: 1003,
+    ConversationNotFound: 1004,
     SettingsError: 1010,
     ParseError: 1020,
     IndexError_: 1030,

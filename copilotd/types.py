@@ -797,12 +797,14 @@ class Grounding:
         check: What becomes of sentences that the passages don't bear out.
         encoder: Compares sentences and passages by meaning, too; None by words alone.
         prices: For the cost of an answer.
+        follow_ups: Whether the same passages are likely to be sent again soon, so that caching them pays.
     """
 
     context_tokens: int = 8192
     check: CitationCheck = CitationCheck.MARK
     encoder: Encoder | None = None
     prices: Prices = Prices()
+    follow_ups: bool = False
 
 
 # ----------------------------------------------------------------------------------- LLM providers

@@ -23,6 +23,7 @@ def document_to_json(document: Document) -> JSONObject:
         "pages": None if document.pages is None else list(document.pages),
         "description": document.description,
         "warnings": list(document.warnings),
+        "scanned": list(document.scanned),
     }
 
 
@@ -52,6 +53,7 @@ def document_from_json(data: Any) -> Document:
             pages=None if data["pages"] is None else _numbers(data["pages"]),
             description=_text(data["description"]),
             warnings=_texts(data["warnings"]),
+            scanned=_numbers(data["scanned"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ParseError(f"damaged: its reader gave a damaged answer ({type(error).__name__})") from None

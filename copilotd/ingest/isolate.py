@@ -2,6 +2,8 @@
 
     daemon  --request line, bytes-->  child  --length, JSON-->  daemon
 
+Before its answer the child may send how many pages it has read, as often as it likes.
+
 One child serves many files, because starting Python and pdfplumber costs 0.3 s and more; it is
 replaced after any failure, after MAX_FILES files, and when another memory limit is asked for.
 It is started as a new program (never forked: a fork copies the locks of threads that are gone).
@@ -11,7 +13,8 @@ daemon dies, however it dies, and a thread of the child that waits for that ends
 PR_SET_PDEATHSIG can't be used: it fires when the *thread* that started the child ends.) A CPU-time
 limit stops a child whose interpreter no longer gives that thread a turn. The child runs at low
 priority, in its own session (Ctrl-C reaches the daemon only), without core dumps, and gets neither
-the keys nor the working folder of the daemon.
+the keys nor the working folder of the daemon. What it starts itself (OCR) inherits the limits, is of
+its process group, and ends with it.
 
 Linux enforces the memory limit (RLIMIT_AS); macOS accepts and ignores it, there the time limit is
 what stops an exploding file.
@@ -31,9 +34,10 @@ import subprocess
 import sys
 import threading
 import time
-from typing import IO
+from collections.abc import Callable
+from typing import IO, Protocol, runtime_checkable
 
-from copilotd.errors import ParseError
+from copilotd.errors import NoText, ParseError, ReaderStopped
 from copilotd.ingest.document_json import document_from_json, document_to_json, dump
 from copilotd.text import one_line
 from copilotd.types import Document, JSONObject, Parser
@@ -47,8 +51,21 @@ _MOST_STARVED = 4
 _GARBAGE = "damaged: its reader gave a damaged answer"
 _KEPT_VARIABLES = (
     "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV",
-    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH",
+    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "TESSDATA_PREFIX",
 )  # fmt: skip
+_PROGRESS = b'{"pages":['
+_PROGRESS_BYTES = 64
+_PROGRESS_S = 0.2
+
+OnPages = Callable[[int, int], None]
+"""Told how many pages of a file are read, and of how many."""
+
+
+@runtime_checkable
+class PagedParser(Protocol):
+    """A parser that tells how far it is."""
+
+    on_page: OnPages
 
 
 class _Broken(Exception):
@@ -97,8 +114,8 @@ class _Child:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, request: bytes, seconds: float) -> bytes:
-        """Sends ``request``, returns the answer.
+    def ask(self, request: bytes, seconds: float, on_pages: OnPages | None) -> bytes:
+        """Sends ``request``, returns the answer; tells ``on_pages`` of the pages read meanwhile.
 
         Raises:
             _Broken: There is no whole answer, or none within ``seconds``.
@@ -134,10 +151,18 @@ class _Child:
                             unsent = unsent[:0]
                         if not unsent:
                             selector.unregister(self._input)
-                if wanted is None and len(received) >= 8:
+                while wanted is None and len(received) >= 8:
                     wanted = 8 + int.from_bytes(received[:8], "big")
                     if wanted > MAX_OUTPUT_BYTES:
                         raise _Broken(f"its text is larger than {MAX_OUTPUT_BYTES >> 20} MB")
+                    if 8 < wanted <= _PROGRESS_BYTES and len(received) < wanted:
+                        # Too little of a short message to tell progress from the answer.
+                        wanted = None
+                        break
+                    if wanted <= _PROGRESS_BYTES and received.startswith(_PROGRESS, 8):
+                        _tell(bytes(received[8:wanted]), on_pages)
+                        del received[:wanted]
+                        wanted = None
         if len(received) != wanted:
             raise _Broken(_GARBAGE)
         return bytes(received[8:])
@@ -150,12 +175,19 @@ class _Child:
         except (OSError, ValueError, IndexError):
             return 0.0
 
+    def _end_group(self) -> None:
+        """Ends the programs the child has started; its group is named after it."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
     def _end_reason(self) -> str:
         """Says why the child ended by itself."""
         try:
             status = self._process.wait(2)
         except subprocess.TimeoutExpired:
             return "damaged: its reader ended without an answer"
+        # Now, not later: no other process can have got its number yet.
+        self._end_group()
         if status == -signal.SIGXCPU:
             return "took too long to read"
         if status == -signal.SIGKILL:
@@ -165,7 +197,9 @@ class _Child:
         return "damaged: its reader ended without an answer"
 
     def kill(self) -> None:
-        """Ends the child and closes the pipes; more than once does no harm."""
+        """Ends the child with all it started and closes the pipes; more than once does no harm."""
+        if self._process.returncode is None:
+            self._end_group()
         self._process.kill()
         self._process.wait()
         for stream in (self._input, self._output):
@@ -181,7 +215,14 @@ _lock = threading.Lock()
 
 
 def parse_isolated(
-    parser_name: str, source: bytes, doc_title: str, *, seconds: float, memory_bytes: int
+    parser_name: str,
+    source: bytes,
+    doc_title: str,
+    *,
+    seconds: float,
+    memory_bytes: int,
+    options: JSONObject | None = None,
+    on_pages: OnPages | None = None,
 ) -> Document:
     """Parses ``source`` in a child process. Any thread may call it; calls run side by side.
 
@@ -192,31 +233,40 @@ def parse_isolated(
         seconds: Wall-clock limit; the child is killed then. Time it was ready to run but got no
             processor is not counted, up to four times the limit (Linux).
         memory_bytes: What the child may need beyond its own start-up size (Linux).
+        options: Arguments for the parser.
+        on_pages: Told now and then how many pages are read; what it raises stops the parsing.
 
     Raises:
-        ParseError: The parser's own reason, or which limit the file broke.
+        ParseError: The parser's own reason; NoText where the child says so.
+        ReaderStopped: Which limit the file broke, or how its child failed.
     """
-    head = {"parser": parser_name, "doc_title": doc_title, "size": len(source), "seconds": seconds}
+    head: JSONObject = {
+        "parser": parser_name,
+        "doc_title": doc_title,
+        "size": len(source),
+        "seconds": seconds,
+        "options": options or {},
+    }
     request = dump(head) + b"\n" + source
     while True:
         child = _take(memory_bytes)
         try:
-            reply = _reply(child.ask(request, seconds), memory_bytes)
+            reply = _reply(child.ask(request, seconds, on_pages), memory_bytes)
         except _Ended as error:
             child.kill()
             # One that read other files before may have been dying already: a new one decides.
             if child.files:
                 continue
-            raise ParseError(str(error)) from None
+            raise ReaderStopped(str(error)) from None
         except _Broken as error:
             child.kill()
-            raise ParseError(str(error)) from None
+            raise ReaderStopped(str(error)) from None
         except BaseException:
             child.kill()
             raise
         _give_back(child)
-        if isinstance(reply, str):
-            raise ParseError(reply)
+        if isinstance(reply, ParseError):
+            raise reply
         return reply
 
 
@@ -252,7 +302,18 @@ def _give_back(child: _Child) -> None:
     child.kill()
 
 
-def _reply(answer: bytes, memory_bytes: int) -> Document | str:
+def _tell(message: bytes, on_pages: OnPages | None) -> None:
+    try:
+        done, total = json.loads(message)["pages"]
+    except (ValueError, KeyError, TypeError):
+        raise _Broken(_GARBAGE) from None
+    if type(done) is not int or type(total) is not int or not 0 <= done <= total:
+        raise _Broken(_GARBAGE)
+    if on_pages is not None:
+        on_pages(done, total)
+
+
+def _reply(answer: bytes, memory_bytes: int) -> Document | ParseError:
     """Reads the child's answer: a Document, or the parser's reason why there is none.
 
     Raises:
@@ -273,7 +334,8 @@ def _reply(answer: bytes, memory_bytes: int) -> Document | str:
     if isinstance(reply.get("failed"), str):
         raise _Broken(f"damaged: its reader failed ({one_line(reply['failed'], 80)})")
     if isinstance(reply.get("reason"), str):
-        return one_line(reply["reason"], 300)
+        kind = NoText if reply.get("no_text") is True else ParseError
+        return kind(one_line(reply["reason"], 300))
     raise _Broken(_GARBAGE)
 
 
@@ -302,8 +364,14 @@ def serve(memory_bytes: int, life: int) -> None:
     with contextlib.suppress(OSError):
         os.nice(10)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    parsers: dict[str, Parser] = {}
+    parsers: dict[bytes, Parser] = {}
     limited = False
+
+    def send(answer: bytes) -> None:
+        answers.write(len(answer).to_bytes(8, "big"))
+        answers.write(answer)
+        answers.flush()
+
     while header := source.readline():
         request = json.loads(header)
         data = source.read(request["size"])
@@ -311,28 +379,42 @@ def serve(memory_bytes: int, life: int) -> None:
             return
         _limit_cpu(request["seconds"])
         try:
-            parser = parsers.get(request["parser"]) or _load(request["parser"])
-            parsers[request["parser"]] = parser
+            key = dump({"name": request["parser"], "options": request["options"]})
+            parser = parsers.get(key) or _load(request["parser"], request["options"])
+            parsers[key] = parser
+            if isinstance(parser, PagedParser):
+                parser.on_page = _page_counter(send)
             if not limited:
                 _limit_memory(memory_bytes)
                 limited = True
             reply: JSONObject = {"document": document_to_json(parser.parse(data, request["doc_title"]))}
             answer = dump(reply)
         except ParseError as error:
-            answer = dump({"reason": error.message})
+            answer = dump({"reason": error.message, "no_text": isinstance(error, NoText)})
         except MemoryError:
             answer = b'{"memory":true}'
         except Exception as error:
             answer = dump({"failed": type(error).__name__})
         del data
-        answers.write(len(answer).to_bytes(8, "big"))
-        answers.write(answer)
-        answers.flush()
+        send(answer)
 
 
-def _load(name: str) -> Parser:
+def _page_counter(send: Callable[[bytes], None]) -> OnPages:
+    """Sends pages read, but not so often that a fast file is held up by it."""
+    told = time.monotonic()
+
+    def on_page(done: int, total: int) -> None:
+        nonlocal told
+        if (now := time.monotonic()) - told >= _PROGRESS_S:
+            told = now
+            send(dump({"pages": [done, total]}))
+
+    return on_page
+
+
+def _load(name: str, options: JSONObject) -> Parser:
     module, _, attribute = _PARSERS.get(name, name).partition(":")
-    parser = getattr(importlib.import_module(module), attribute)()
+    parser = getattr(importlib.import_module(module), attribute)(**options)
     assert isinstance(parser, Parser)
     return parser
 
@@ -340,6 +422,9 @@ def _load(name: str) -> Parser:
 def _end_with_parent(life: int) -> None:
     with contextlib.suppress(OSError):
         os.read(life, 1)
+    with contextlib.suppress(ProcessLookupError):
+        # With the OCR program that may be running.
+        os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(0)
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from functools import cache
+from dataclasses import asdict, replace
+from functools import cache, partial
 
-from copilotd.errors import ParseError
+from copilotd.errors import ParseError, ReaderStopped
 from copilotd.ingest.asciidoc import AsciiDocParser
 from copilotd.ingest.docx import DocxParser
 from copilotd.ingest.html import HtmlParser
-from copilotd.ingest.isolate import parse_isolated
+from copilotd.ingest.isolate import OnPages, parse_isolated
 from copilotd.ingest.markdown import MarkdownParser, MdxParser
 from copilotd.ingest.notebook import NotebookParser
 from copilotd.ingest.org import OrgParser
 from copilotd.ingest.pdf import PdfParser
+from copilotd.ingest.pdf_ocr import Ocr
 from copilotd.ingest.plain import PlainTextParser
 from copilotd.ingest.rst import RstParser
 from copilotd.text import printable
@@ -66,7 +68,13 @@ def doc_title_of(path: str) -> str:
 
 
 def parse_file(
-    path: str, source: bytes, *, seconds: float = PDF_SECONDS, memory_bytes: int = PDF_MEMORY_BYTES
+    path: str,
+    source: bytes,
+    *,
+    seconds: float = PDF_SECONDS,
+    memory_bytes: int = PDF_MEMORY_BYTES,
+    ocr: Ocr | None = None,
+    on_pages: OnPages | None = None,
 ) -> Document:
     """Parses the content of a file; what may hang or explode runs in a child process.
 
@@ -75,16 +83,30 @@ def parse_file(
         source: The file's bytes.
         seconds: Time limit of a child process.
         memory_bytes: Memory limit of a child process.
+        ocr: How PDF pages without text are read; None leaves them out.
+        on_pages: Told now and then how many pages of a PDF are read, and of how many.
 
     Raises:
-        ParseError: The file cannot be read; the message is the reason.
+        ParseError: The file cannot be read; the message is the reason. NoText where a PDF has no
+            text of its own and OCR gave none.
     """
     parser = parser_for(path)
     if parser is None:
         raise ParseError(f"no parser for {os.path.splitext(path)[1] or 'files without a suffix'}")
     title = doc_title_of(path)
     if parser.isolated:
-        return parse_isolated(parser.name, source, title, seconds=seconds, memory_bytes=memory_bytes)
+        read = partial(
+            parse_isolated, parser.name, source, title, memory_bytes=memory_bytes, on_pages=on_pages
+        )
+        if ocr is None or parser.name != PdfParser.name:
+            return read(seconds=seconds)
+        try:
+            return read(seconds=seconds + ocr.seconds, options={"ocr": asdict(ocr)})
+        except ReaderStopped as error:
+            # What can be read without OCR must not be lost by switching it on.
+            note = f"read without OCR, which failed: {error.message}"
+        document = read(seconds=seconds)
+        return replace(document, warnings=(*document.warnings, note))
     try:
         return parser.parse(source, title)
     except ParseError:

@@ -12,14 +12,16 @@ import contextlib
 import io
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from copilotd.errors import ParseError
+from copilotd.errors import NoText, ParseError
 from copilotd.ingest.chunk import DEFAULT_CHUNK_OVERLAP_CHARS, DEFAULT_MAX_CHUNK_CHARS, chunk_document
 from copilotd.ingest.isolate import parse_isolated
 from copilotd.ingest.pdf_headings import Bookmark
 from copilotd.ingest.pdf_layout import Glyph, PageText, glyph, read_page
+from copilotd.ingest.pdf_ocr import Ocr, Recogniser
 from copilotd.ingest.pdf_repair import rebuilt
 from copilotd.ingest.pdf_structure import build_document
 from copilotd.text import one_line, printable
@@ -35,12 +37,23 @@ _REPAIRED = "its object table was rebuilt"
 
 
 class PdfParser:
-    """Parser for ``.pdf``; see :class:`copilotd.types.Parser`."""
+    """Parser for ``.pdf``; see :class:`copilotd.types.Parser`.
+
+    Args:
+        ocr: Fields of an :class:`~copilotd.ingest.pdf_ocr.Ocr`, to read pages without text by it.
+
+    Attributes:
+        on_page: Told how many pages are read, and of how many, after each.
+    """
 
     name = "pdf"
     version = 1
     suffixes: tuple[str, ...] = (".pdf",)
     isolated = True
+
+    def __init__(self, ocr: Mapping[str, Any] | None = None) -> None:
+        self.on_page: Callable[[int, int], None] = lambda done, total: None
+        self._ocr = None if ocr is None else Ocr(**ocr)
 
     def parse(self, source: bytes, doc_title: str) -> Document:
         """Parses ``source``.
@@ -56,8 +69,16 @@ class PdfParser:
             raise ParseError("not a PDF")
         logging.getLogger("pdfminer").setLevel(logging.CRITICAL)
         logging.getLogger("pdfplumber").setLevel(logging.CRITICAL)
-        pages, bookmarks, info_title, warnings = _read(source)
-        return build_document(doc_title, pages, bookmarks, info_title, warnings)
+        recogniser = None if self._ocr is None else Recogniser(self._ocr, source)
+        pages, bookmarks, info_title, warnings, scanned = _read(source, _Means(recogniser, self.on_page))
+        try:
+            document = build_document(doc_title, pages, bookmarks, info_title, warnings)
+        except NoText as error:
+            if recogniser is None:
+                raise
+            raise NoText(f"{error.message}; {recogniser.verdict()}") from None
+        notes = () if recogniser is None else recogniser.notes()
+        return replace(document, warnings=(*document.warnings, *notes), scanned=tuple(scanned))
 
 
 def pdf_chunk_with_heading_detection(filepath: str) -> list[tuple[str, ChunkMetadata]]:
@@ -94,7 +115,15 @@ def pdf_chunk_with_heading_detection(filepath: str) -> list[tuple[str, ChunkMeta
     return [(document.text[chunk.start : chunk.end], chunk.metadata) for chunk in chunks]
 
 
-_Reading = tuple[list[PageText], list[Bookmark], str, list[str]]
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """What a file is read with: OCR where that is on, and whom to tell of each page."""
+
+    recogniser: Recogniser | None
+    on_page: Callable[[int, int], None]
+
+
+_Reading = tuple[list[PageText], list[Bookmark], str, list[str], list[int]]
 
 
 class _Opened:
@@ -141,7 +170,7 @@ class _Opened:
         """Whether the page tree was there and every page it promises."""
         return 0 < self.promised <= len(self.pages)
 
-    def read(self) -> _Reading:
+    def read(self, means: _Means) -> _Reading:
         """Reads all pages, each released before the next.
 
         Raises:
@@ -150,6 +179,7 @@ class _Opened:
         texts: list[PageText] = []
         failed: list[int] = []
         unsized: list[int] = []
+        scanned: list[int] = []
         ids: dict[Any, int] = {}
         reason = ""
         for number, page in enumerate(self.pages, start=1):
@@ -157,12 +187,19 @@ class _Opened:
             if page.attrs.get("MediaBox") is None:
                 unsized.append(number)
             try:
-                texts.append(_read_page_object(self.pdf, page, number))
+                text = _read_page_object(self.pdf, page, number)
             except MemoryError:
                 raise
             except Exception as error:
                 failed.append(number)
                 reason = reason or _reason(error)
+            else:
+                if not text.lines or text.is_unreadable:
+                    scanned.append(number)
+                    if means.recogniser is not None:
+                        text = means.recogniser.page(number, len(self.pages)) or text
+                texts.append(text)
+            means.on_page(number, len(self.pages))
         if not texts:
             raise ParseError(f"damaged: {reason or [*self.problems, 'it has no pages'][0]}")
         notes = [f"damaged: {problem}" for problem in self.problems]
@@ -172,30 +209,30 @@ class _Opened:
             notes.append(f"damaged: {_page_list(failed)} could not be read ({reason})")
         if len(self.pages) < self.promised:
             notes.append(f"damaged: {len(self.pages)} of {self.promised} pages could be found")
-        return texts, _bookmarks(self.pdf, ids), _info_title(self.pdf), notes
+        return texts, _bookmarks(self.pdf, ids), _info_title(self.pdf), notes, scanned
 
 
-def _read(source: bytes) -> _Reading:
+def _read(source: bytes, means: _Means) -> _Reading:
     """Reads the file as it is and, where that fails or pages are missing, by looking for its objects."""
     opened: _Opened | None = None
     failure: ParseError | None = None
     try:
         opened = _Opened(source)
         if opened.complete:
-            return opened.read()
+            return opened.read(means)
     except ParseError as error:
         failure = error
         if not error.message.startswith("damaged"):
             raise
-    reading = _read_rebuilt(source, more_than=len(opened.pages) if opened and not failure else 0)
+    reading = _read_rebuilt(source, means, more_than=len(opened.pages) if opened and not failure else 0)
     if reading is not None:
         return reading
     if opened is not None and failure is None:
-        return opened.read()
+        return opened.read(means)
     raise failure or ParseError("damaged: no page could be read")
 
 
-def _read_rebuilt(source: bytes, more_than: int) -> _Reading | None:
+def _read_rebuilt(source: bytes, means: _Means, more_than: int) -> _Reading | None:
     """Reads the file through a new object table; None where that finds no more than was known."""
     whole = rebuilt(source)
     if whole is None:
@@ -205,7 +242,7 @@ def _read_rebuilt(source: bytes, more_than: int) -> _Reading | None:
         if len(opened.pages) <= more_than:
             return None
         opened.problems = [_REPAIRED]
-        reading = opened.read()
+        reading = opened.read(means)
     except ParseError:
         return None
     return reading if any(page.lines for page in reading[0]) else None

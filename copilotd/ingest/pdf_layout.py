@@ -19,6 +19,7 @@ from copilotd.ingest.pdf_characters import UNKNOWN, clean, logical_order
 
 # Points; the grid in which doubles are looked for.
 _CELL = 8.0
+_UNREADABLE_SHARE = 0.15
 
 
 class Glyph(NamedTuple):
@@ -102,6 +103,26 @@ class PageText:
     lines: tuple[TextLine, ...]
     unreadable: int
     readable: int
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether so many characters are unknown that the known ones are usually wrong as well."""
+        return self.unreadable >= 3 and self.unreadable > _UNREADABLE_SHARE * (
+            self.unreadable + self.readable
+        )
+
+
+def pages_named(numbers: Sequence[int]) -> str:
+    """Returns ``pages 1-3, 7`` for ascending page numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    shown = ", ".join("-".join(str(n) for n in run) for run in runs[:10])
+    more = ", …" if len(runs) > 10 else ""
+    return f"page{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 @dataclass(slots=True)

@@ -9,15 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from copilotd.errors import ParseError
+from copilotd.errors import NoText
 from copilotd.ingest.hyphens import Vocabulary, join_across
 from copilotd.ingest.pdf_headings import BULLET, NUMBERED, Bookmark, Item, letters, spaced, with_levels
-from copilotd.ingest.pdf_layout import PageText
+from copilotd.ingest.pdf_layout import PageText, pages_named
 from copilotd.ingest.pdf_margins import without_running_lines
 from copilotd.types import Block, BlockKind, Document, Section
-
-# Above this share of unknown characters the known ones are usually wrong as well.
-_UNREADABLE_SHARE = 0.15
 
 
 def build_document(
@@ -30,7 +27,7 @@ def build_document(
     """Puts the pages together.
 
     Raises:
-        ParseError: There is no text, or none that can be read.
+        NoText: There is none, or none that can be read.
     """
     notes = list(warnings)
     readable = _readable_pages(pages, notes)
@@ -40,37 +37,21 @@ def build_document(
 
 
 def _readable_pages(pages: Sequence[PageText], notes: list[str]) -> list[PageText]:
-    unreadable = [
-        page.number
-        for page in pages
-        if page.unreadable >= 3 and page.unreadable > _UNREADABLE_SHARE * (page.unreadable + page.readable)
-    ]
+    unreadable = [page.number for page in pages if page.is_unreadable]
     empty = [page.number for page in pages if not page.lines and page.number not in unreadable]
     kept = [page for page in pages if page.lines and page.number not in unreadable]
     if not kept:
         if unreadable or any(page.unreadable for page in pages):
-            raise ParseError("no readable text: its fonts don't say which characters they show")
-        raise ParseError("no text (scanned?)")
+            raise NoText("no readable text: its fonts don't say which characters they show")
+        raise NoText("no text (scanned?)")
     if empty:
-        notes.append(f"no text on {_pages_named(empty)} (scanned or blank)")
+        notes.append(f"no text on {pages_named(empty)} (scanned or blank)")
     if unreadable:
-        notes.append(f"unreadable text on {_pages_named(unreadable)}: left out")
+        notes.append(f"unreadable text on {pages_named(unreadable)}: left out")
     dropped = sum(page.unreadable for page in kept)
     if dropped:
         notes.append(f"{dropped} unreadable characters left out")
     return kept
-
-
-def _pages_named(numbers: Sequence[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    shown = ", ".join("-".join(str(n) for n in run) for run in runs[:10])
-    more = ", …" if len(runs) > 10 else ""
-    return f"page{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 def _joined(items: list[Item]) -> list[Item]:
