@@ -5,7 +5,8 @@
 Each set is left out once: the coefficients are fitted on the others and measured on it. Those that are written to
 ``copilotd/query/calibration.json`` are then fitted on all. Both classes weigh the same, so that a
 confidence of 0.5 is the balanced point whatever share of the questions can be answered; weights are
-regularised (ridge on standardised features) and never negative: more evidence never lowers confidence.
+regularised (ridge on standardised features) and never have the wrong sign: more evidence never lowers
+confidence.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ from copilotd.embed.models import BUNDLED_NAME
 from copilotd.query.gate import Calibration
 
 FEATURES = {
-    "dense": ("met", "worst_met", "coverage", "known"),
+    "dense": ("met", "missing", "lead", "margin", "known"),
     "words": ("coverage", "known"),
 }
+LOWERS = {"missing"}
+"""Features of which more means less confidence."""
 RIDGE = 2.0
 _SHOWN = ("answered", "refused", "AUROC")
 _TARGET = Path(__file__).resolve().parents[1] / "copilotd" / "query" / "calibration.json"
@@ -44,7 +47,8 @@ def fit(outcomes: Sequence[Outcome], features: Sequence[str]) -> Calibration:
     known = np.array([float(outcome.question.answerable) for outcome in outcomes])
     raw = np.array([[outcome.evidence.get(name, 0.0) for name in features] for outcome in outcomes])
     middle, spread = raw.mean(axis=0), raw.std(axis=0) + 1e-9
-    scaled = (raw - middle) / spread
+    sign = np.array([-1.0 if name in LOWERS else 1.0 for name in features])
+    scaled = sign * (raw - middle) / spread
     kept = list(range(len(features)))
     while True:
         solution = _newton(scaled[:, kept], known)
@@ -54,6 +58,7 @@ def fit(outcomes: Sequence[Outcome], features: Sequence[str]) -> Calibration:
         kept.pop(min(negative, key=lambda i: solution[i + 1]))
     weights = np.zeros(len(features))
     weights[kept] = solution[1:]
+    weights *= sign
     intercept = float(solution[0] - (weights * middle / spread).sum())
     named = {name: round(float(w), 3) for name, w in zip(features, weights / spread, strict=True)}
     return Calibration(round(intercept, 3), named)

@@ -4,14 +4,19 @@ The probability comes from raw evidence, never from rank-fused scores: those say
 best, not whether the best is good. The features, all from :attr:`Retrieval.evidence`:
 
 ================  ==============================================================================
-``met``           how near the first passage's nearest words are to the deciding words of the question, on
-                  average: cosines of late interaction
-``worst_met``     the same for the third of them that is met worst
+``met``           how near the first passage's nearest words are to the deciding words of the question:
+                  cosines of late interaction, rare words counting more
+``missing``       what the first passage leaves unmet of a word, on average, a rare word's lack
+                  weighing more: 0 where all are met or stand everywhere, towards 1 for strange words
+``lead``          how much nearer the first passage's words are than the nearest words of any candidate
+                  from the fifth on: a passage that answers stands out from its background
+``margin``        cosine of the first passage above the candidates' median
+``known``         share of the question's words that the corpus holds anywhere
 ``coverage``      rarity-weighted share of the question's words in the first passage; a word that
                   the corpus doesn't know weighs most; 0 for a question of common words only
 ``rarest_held``   1 where the first three passages hold every word of the question between them, 0
                   where they lack one that the corpus doesn't know
-``known``         share of the question's words that the corpus holds anywhere
+``asked``         rarity, 0..1, of the rarest of the question's words
 ================  ==============================================================================
 
 ``calibration.json`` holds a logistic regression over them, fitted by ``benchmarks/calibrate.py``
@@ -33,6 +38,10 @@ from copilotd.types import ConfidenceLevel, Retrieval, Verdict
 
 _RARE = 0.4
 """Below this ``rarest_held`` means a missing word that stands in few places or none."""
+_BARE = 0.3
+"""Below this ``asked`` means that every word stands in a tenth of the passages or more: a product's name."""
+_BARE_CONFIDENCE = 0.6
+"""No more for such a question: many passages match it, and which one was meant it doesn't say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,8 @@ def judge(retrieval: Retrieval, *, threshold: float, min_score: float = 0.0) -> 
     fitted = retrieval.model == calibrations.model and "met" in retrieval.evidence
     calibration = calibrations.dense if fitted else calibrations.words
     confidence = calibration.probability(retrieval.evidence)
+    if retrieval.evidence.get("asked", 1.0) < _BARE:
+        confidence = min(confidence, _BARE_CONFIDENCE)
     reason = _reason(retrieval, "" if fitted else _why_not_fitted(retrieval, calibrations.model))
     if retrieval.dense and retrieval.top_score < min_score:
         return Verdict(
@@ -138,11 +149,13 @@ def _reason(retrieval: Retrieval, why_not_fitted: str) -> str:
     evidence = retrieval.evidence
     parts = [f"words covered {evidence.get('coverage', 0.0):.0%}"]
     if "met" in evidence:
-        parts.insert(0, f"words met {evidence['met']:.2f}, the worst of them {evidence['worst_met']:.2f}")
+        parts[:0] = [f"words met {evidence['met']:.2f}", f"lead {evidence['lead']:+.2f}"]
     if retrieval.dense:
         parts.insert(0, f"cosine {evidence.get('cosine', 0.0):.2f}")
     if evidence.get("coverage", 0.0) > 0 and evidence.get("rarest_held", 1.0) < _RARE:
         parts.append("a rare word of the question is missing")
+    if evidence.get("asked", 1.0) < _BARE:
+        parts.append("its words stand nearly everywhere")
     if why_not_fitted:
         parts.append(f"plain rule on words: {why_not_fitted}")
     return ", ".join(parts)

@@ -9,18 +9,17 @@ in :attr:`Hit.details`.
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from rapidfuzz import process
-from rapidfuzz.distance import OSA
 
 from copilotd.embed.tokens import nearest_tokens, packed_size
-from copilotd.index.analysis import STOP_WORDS, QueryTerms, QueryWord, analyse, analyse_query
+from copilotd.index.analysis import analyse, analyse_query
 from copilotd.index.keywords import match_any
+from copilotd.query.features import features
+from copilotd.query.known import KnownWords
 from copilotd.types import (
     BlockKind,
     Encoder,
@@ -74,15 +73,8 @@ class Weights:
     read: int = 10
 
 
-_GUESSED = 0.5
-"""What a corrected word counts where it stands: the guess may be wrong."""
-_PARTS = 0.5
-"""What all parts of an identifier count where the whole does not stand."""
-
 _USUAL_TOKENS = 150
 _FEW_TOKENS = 30
-
-_WORD = re.compile(r"[^\W\d_]+")
 
 WEIGHTS = Weights()
 WORDS_ALONE = Weights(lexical=1.0, smoothing=1.0, phrase=0.05)
@@ -132,8 +124,16 @@ def retrieve_batch(
     """
     clock = _Clock()
     weights = weights or (WEIGHTS if encoder is not None else WORDS_ALONE)
-    known = [_Known(analyse_query(query), index, scope) for query in queries]
+    vectors, words = _encode(encoder, queries)
+    clock.lap("encode")
+    known = [
+        KnownWords(analyse_query(query), index, scope, _spelt(of_query))
+        for query, of_query in zip(queries, words, strict=True)
+    ]
     clock.lap("analyse")
+    if encoder is not None and vectors is not None:
+        _encode_corrected(encoder, queries, known, vectors, words)
+        clock.lap("encode")
     lexical = [
         {
             hit.chunk_id: hit.score
@@ -143,10 +143,7 @@ def retrieve_batch(
     ]
     clock.lap("keywords")
     dense: list[dict[int, float]] = [{} for _ in queries]
-    words: list[TokenVectors | None] = [None] * len(queries)
-    if encoder is not None and any(query.strip() for query in queries):
-        vectors, words = _encode(encoder, queries)
-        clock.lap("encode")
+    if vectors is not None:
         dense = _dense(index, vectors, lexical, weights.candidates, scope)
         clock.lap("vectors")
     ranked = [
@@ -159,7 +156,7 @@ def retrieve_batch(
             hits=tuple(hits),
             top_score=max((hit.dense for hit in hits if hit.dense is not None), default=0.0),
             evidence=evidence,
-            corrections={word: _surface(near, hits) for word, near in one.corrections.items()},
+            corrections=one.corrections,
             dense=encoder is not None,
             timings_ms=clock.laps,
             rarity=one.weights(),
@@ -171,7 +168,7 @@ def retrieve_batch(
 
 def _ranked(
     index: IndexReader,
-    known: _Known,
+    known: KnownWords,
     dense: Mapping[int, float],
     lexical: Mapping[int, float],
     words: TokenVectors | None,
@@ -197,9 +194,13 @@ def _ranked(
     ranked = _with_late(head + ranked[weights.read :], near, weights)
     clock.lap("late")
     ranked.sort(key=_order)
-    evidence = _evidence(ranked, known)
-    if ranked and words is not None and ranked[0].chunk.id in near:
-        evidence.update(_met(words.tokens, near[ranked[0].chunk.id].similar, known))
+    evidence = features(
+        ranked,
+        known,
+        list(dense.values()),
+        words.tokens if words is not None else (),
+        _similar(ranked[: weights.refined], near),
+    )
     hits = [_in_shares(hit, weights) for hit in _without_copies(ranked, top_k)]
     clock.lap("rank")
     return hits, evidence
@@ -214,113 +215,6 @@ class _Clock:
         now = time.perf_counter()
         self.laps[name] = self.laps.get(name, 0.0) + (now - self._last) * 1000
         self._last = now
-
-
-class _Known:
-    """The question's words as the corpus knows them: their rarity, and near words for unknown ones."""
-
-    def __init__(self, asked: QueryTerms, index: IndexReader, scope: Scope) -> None:
-        self._chunks = max(index.chunk_count(scope), 1)
-        self.frequencies = index.document_frequencies(asked.tokens, scope)
-        self.corrections: dict[str, str] = {}
-        self._guessed: set[str] = set()
-        words = []
-        vocabulary: Mapping[str, int] | None = None
-        for word in asked.words:
-            if _may_be_misspelt(word) and not any(self.frequencies.get(token) for token in word.tokens):
-                vocabulary = index.vocabulary() if vocabulary is None else vocabulary
-                near = _nearest(word.tokens[0], vocabulary)
-                if near:
-                    self.corrections[word.surface] = near
-                    self.frequencies[near] = vocabulary[near]
-                    word = replace(word, tokens=(near,))
-                    self._guessed.add(near)
-            words.append(word)
-        self.terms = QueryTerms(tuple(words))
-        self.asked = asked
-
-    def rarity(self, token: str) -> float:
-        """The weight of a token: high for rare ones, highest for unknown ones."""
-        return math.log((self._chunks + 1) / (self.frequencies.get(token, 0) + 0.5))
-
-    def weights(self) -> dict[str, float]:
-        """Each deciding token's rarity."""
-        return {token: self.rarity(token) for token in self.terms.tokens}
-
-    def covered(self, tokens: frozenset[str] | set[str]) -> float:
-        """The rarity-weighted share, 0..1, of the deciding words that ``tokens`` holds."""
-        total = found = 0.0
-        for word in self.terms.content:
-            weight = max((self.rarity(token) for token in word.tokens), default=0.0)
-            total += weight
-            found += weight * self._held(word, tokens)
-        return found / total if total else 0.0
-
-    def _held(self, word: QueryWord, tokens: frozenset[str] | set[str]) -> float:
-        """How much of a word stands there: all of it, or for an identifier a part of its parts."""
-        if word.tokens[0] in tokens:
-            return _GUESSED if word.tokens[0] in self._guessed else 1.0
-        parts = word.tokens[1:]
-        return _PARTS * sum(part in tokens for part in parts) / len(parts) if parts else 0.0
-
-    def share_known(self) -> float:
-        """The share, 0..1, of the deciding tokens that stand anywhere in the corpus."""
-        tokens = self.terms.tokens
-        return sum(self.frequencies.get(token, 0) > 0 for token in tokens) / len(tokens) if tokens else 0.0
-
-    def rarest_missing(self, passages: Sequence[frozenset[str]]) -> float:
-        """The rarity, 0..1 of what an unknown word has, of the rarest deciding word that no passage holds."""
-        most = self.rarity("")
-        return max(
-            (
-                max(self.rarity(token) for token in word.tokens)
-                * (1 - max((self._held(word, tokens) for tokens in passages), default=0.0))
-                / most
-                for word in self.terms.content
-            ),
-            default=1.0,
-        )
-
-
-def _may_be_misspelt(word: QueryWord) -> bool:
-    token = word.tokens[0]
-    if len(word.tokens) > 1 or word.stop or not word.surface.isalpha():
-        return False
-    # A short stem with a regular ending ("spammed") is a word, though one the corpus doesn't use.
-    return len(token) > 4 or (len(token) == 4 and len(word.surface) == 4)
-
-
-def _nearest(token: str, vocabulary: Mapping[str, int]) -> str:
-    """Returns the likeliest known word within one typing slip (two for a long word), or nothing.
-
-    Slips are insertions, deletions, substitutions and swaps of neighbours; the first letter is
-    taken as right, which is where people err least and what keeps ``restic`` from becoming ``static``.
-    """
-    allowed = 1 if len(token) < 8 else 2
-    near = [
-        (distance, -vocabulary[candidate], candidate)
-        for candidate, distance, _ in process.extract(
-            token,
-            [
-                term
-                for term in vocabulary
-                if term[0] == token[0] and abs(len(term) - len(token)) <= allowed and term.isalpha()
-            ],
-            scorer=OSA.distance,
-            score_cutoff=allowed,
-            limit=20,
-        )
-    ]
-    return min(near)[2] if near else ""
-
-
-def _surface(stem: str, hits: Sequence[Hit]) -> str:
-    """Returns the first word of the hits with this stem, as it stands there; the stem where none has it."""
-    for hit in hits:
-        for word in _WORD.findall(hit.chunk.text):
-            if word[:1].lower() == stem[:1] and analyse(word) == [stem]:
-                return str(word).lower()
-    return stem
 
 
 def _dense(
@@ -360,7 +254,7 @@ def _hit(
     cosine: float | None,
     words: float,
     blended: float,
-    known: _Known,
+    known: KnownWords,
     weights: Weights,
 ) -> Hit:
     """Makes a hit, with what its headings, its phrases and its length add to the blended score."""
@@ -390,12 +284,43 @@ def _with_phrases(hit: Hit, pairs: Sequence[tuple[str, ...]], weight: float) -> 
     return _with_part(hit, "phrase", weight * sum(pair in near for pair in pairs) / len(pairs))
 
 
-def _encode(encoder: Encoder, queries: Sequence[str]) -> tuple[Float32Array, list[TokenVectors | None]]:
+def _encode(
+    encoder: Encoder | None, queries: Sequence[str]
+) -> tuple[Float32Array | None, list[TokenVectors | None]]:
     """Returns each query's vector, and those of its tokens from an encoder that gives them."""
+    nothing: list[TokenVectors | None] = [None] * len(queries)
+    if encoder is None or not any(query.strip() for query in queries):
+        return None, nothing
     if not isinstance(encoder, TokenEncoder):
-        return encoder.encode(queries), [None] * len(queries)
+        return encoder.encode(queries), nothing
     vectors, tokens = encoder.encode_tokens(queries)
     return vectors, [of_query if of_query.tokens else None for of_query in tokens]
+
+
+def _spelt(words: TokenVectors | None) -> frozenset[str] | None:
+    """Returns the words that the model knows as a whole: it has read them often, so they are no slips."""
+    return None if words is None else frozenset(token.lower() for token in words.tokens)
+
+
+def _encode_corrected(
+    encoder: Encoder,
+    queries: Sequence[str],
+    known: Sequence[KnownWords],
+    vectors: Float32Array,
+    words: list[TokenVectors | None],
+) -> None:
+    """Replaces the vectors of misspelt queries: the model makes little of pieces of a word.
+
+    Only where the model itself could tell that a word is no word; a guess from the corpus alone
+    would turn one real word into another.
+    """
+    wrong = [n for n, one in enumerate(known) if one.corrections and words[n] is not None]
+    if not wrong:
+        return
+    again, tokens = _encode(encoder, [known[n].corrected(queries[n]) for n in wrong])
+    for row, n in enumerate(wrong):
+        if again is not None and tokens[row] is not None:
+            vectors[n], words[n] = again[row], tokens[row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +347,13 @@ def _near_words(words: TokenVectors | None, index: IndexReader, chunk_ids: Seque
         chunk_id: _Near(similar, len(of_chunk) // size)
         for (chunk_id, of_chunk), similar in zip(packed.items(), nearest, strict=True)
     }
+
+
+def _similar(hits: Sequence[Hit], near: Mapping[int, _Near]) -> list[Float32Array]:
+    """Returns the similarities of the hits in order; nothing where the best one has none."""
+    if not hits or hits[0].chunk.id not in near:
+        return []
+    return [near[hit.chunk.id].similar for hit in hits if hit.chunk.id in near]
 
 
 def _with_late(hits: list[Hit], near: Mapping[int, _Near], weights: Weights) -> list[Hit]:
@@ -462,33 +394,3 @@ def _without_copies(hits: Sequence[Hit], limit: int) -> list[Hit]:
             seen.add(words)
             kept.append(hit)
     return kept
-
-
-def _evidence(hits: Sequence[Hit], known: _Known) -> dict[str, float]:
-    """Returns the raw evidence; :mod:`copilotd.query.gate` says what each part means."""
-    if not hits:
-        return {}
-    cosine = hits[0].dense or 0.0
-    if known.terms.only_stop_words:
-        # "How do I do it": every passage holds such words, which is no evidence.
-        return {"cosine": cosine, "coverage": 0.0, "rarest_held": 0.0, "known": 0.0}
-    held = [frozenset(_all_tokens(hit.chunk)) for hit in hits[:3]]
-    return {
-        "cosine": cosine,
-        "coverage": known.covered(held[0]),
-        "rarest_held": 1 - known.rarest_missing(held),
-        "known": known.share_known(),
-    }
-
-
-def _met(tokens: Sequence[str], near: Float32Array, known: _Known) -> dict[str, float]:
-    """Returns how near the deciding words of the question are met, on average and in the worst third."""
-    deciding = [n for n, token in enumerate(tokens) if token not in STOP_WORDS]
-    if not deciding or known.terms.only_stop_words:
-        return {"met": 0.0, "worst_met": 0.0}
-    sims = np.sort(near[deciding])
-    return {"met": float(sims.mean()), "worst_met": float(sims[: max(1, len(sims) // 3)].mean())}
-
-
-def _all_tokens(chunk: StoredChunk) -> list[str]:
-    return analyse("\n".join((chunk.title, *chunk.metadata.heading_path, chunk.context, chunk.text)))

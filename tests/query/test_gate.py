@@ -18,8 +18,28 @@ from copilotd.query.retrieve import retrieve
 from copilotd.types import ConfidenceLevel, Hit, Retrieval, Scope
 
 CALIBRATED = load_calibrations().model
-STRONG = {"cosine": 0.8, "met": 0.7, "worst_met": 0.65, "coverage": 1.0, "rarest_held": 1.0, "known": 1.0}
-WEAK = {"cosine": 0.15, "met": 0.3, "worst_met": 0.2, "coverage": 0.1, "rarest_held": 0.0, "known": 0.4}
+STRONG = {
+    "cosine": 0.8,
+    "met": 0.7,
+    "missing": 0.1,
+    "lead": 0.1,
+    "margin": 0.4,
+    "coverage": 1.0,
+    "rarest_held": 1.0,
+    "known": 1.0,
+    "asked": 0.8,
+}
+WEAK = {
+    "cosine": 0.15,
+    "met": 0.3,
+    "missing": 0.6,
+    "lead": -0.15,
+    "margin": 0.02,
+    "coverage": 0.1,
+    "rarest_held": 0.0,
+    "known": 0.4,
+    "asked": 1.0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +81,7 @@ def test_the_threshold_is_compared_with_the_confidence(hits: tuple[Hit, ...]) ->
 
 def test_levels_between(hits: tuple[Hit, ...]) -> None:
     steps = [
-        found(hits, STRONG | {"met": n / 500, "worst_met": n / 500, "coverage": n / 500}) for n in range(500)
+        found(hits, WEAK | {"known": 1.0, "met": n / 500, "missing": 0.6 - n / 1000}) for n in range(500)
     ]
     middling = min(steps, key=lambda step: abs(judge(step, threshold=0.0).confidence - 0.55))
     confidence = judge(middling, threshold=0.0).confidence
@@ -99,7 +119,7 @@ def test_the_plain_rule_without_calibrated_vectors(
     assert not weak.known
     assert why in strong.reason
     # Cosines of a model it wasn't fitted for say nothing.
-    cosines = {"cosine": 0.0, "met": 0.0, "worst_met": 0.0}
+    cosines = {"cosine": 0.0, "met": 0.0, "missing": 1.0, "lead": -1.0, "margin": 0.0}
     assert judge(found(hits, STRONG | cosines, **changes), threshold=0.5).confidence == strong.confidence
 
 
@@ -120,7 +140,8 @@ def test_a_probability_stays_one(evidence: dict[str, float]) -> None:
 def test_more_of_any_evidence_never_lowers_the_probability() -> None:
     calibrations = load_calibrations()
     for calibration in (calibrations.dense, calibrations.words):
-        assert all(weight >= 0 for weight in calibration.weights.values())
+        lowers = {name for name, weight in calibration.weights.items() if weight < 0}
+        assert lowers <= {"missing"}
 
 
 def test_the_coefficients_say_where_they_come_from() -> None:
@@ -135,3 +156,10 @@ def test_the_seeds_sentence() -> None:
         "I don't have enough information to answer 'Why?'. The documentation may not cover this topic."
     )
     assert handle_below_threshold("Why?", 0.5, 0.5) is None
+
+
+def test_a_bare_name_that_stands_everywhere_is_never_sure(hits: tuple[Hit, ...]) -> None:
+    verdict = judge(found(hits, STRONG | {"asked": 0.1}), threshold=0.5)
+    assert (verdict.known, verdict.level) == (True, ConfidenceLevel.PARTIAL)
+    assert verdict.confidence <= 0.6
+    assert "everywhere" in verdict.reason
