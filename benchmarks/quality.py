@@ -65,7 +65,7 @@ class Product:
             found=tuple(_span(hit.chunk.metadata, len(hit.chunk.text)) for hit in found.hits),
             confidence=answer.verdict.confidence,
             known=answer.verdict.known,
-            cited=tuple(_cited(folder, citation) for citation in answer.citations),
+            cited=tuple(cited_span(folder, citation) for citation in answer.citations),
             milliseconds=found.timings_ms["retrieve"],
             evidence=answer.verdict.evidence,
         )
@@ -100,7 +100,8 @@ def _span(meta: ChunkMetadata, chars: int) -> Span:
     return Span(meta.relative_path, meta.line_start, meta.line_end, chars)
 
 
-def _cited(folder: Path, citation: Citation) -> Span:
+def cited_span(folder: Path, citation: Citation) -> Span:
+    """Returns the lines of a set's file that a citation names."""
     lines = (folder / "corpus" / citation.relative_path).read_text("utf-8", "replace").split("\n")
     chars = sum(len(line) + 1 for line in lines[citation.line_start - 1 : citation.line_end])
     return Span(citation.relative_path, citation.line_start, citation.line_end, chars)

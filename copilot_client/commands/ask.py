@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -19,6 +19,7 @@ EXAMPLES = """\b
 Examples:
   copilot ask how do I restore a backup
   copilot ask "what does --dry-run do?" -n borg --path 'docs/**/*.md'
+  copilot ask --deep "how do I set up backups on Linux and on macOS?"
   copilot ask -- --dry-run, what is it?
   pbpaste | copilot ask - --json
 """
@@ -70,6 +71,20 @@ class AnswerWriter:
             self._stream.flush()
 
 
+def _deep_params(deep: bool | None, documents: bool | None, top_documents: int | None) -> dict[str, Any]:
+    """Returns the parameters of deep mode, which the other options of it ask for as well."""
+    chosen = documents is not None or top_documents is not None
+    if chosen and deep is False:
+        raise click.UsageError(
+            "--documents, --chunks and --top-documents are for deep answers, not for --plain."
+        )
+    return {
+        "deep": True if chosen else deep,
+        "context": None if documents is None else "documents" if documents else "chunks",
+        "top_documents": top_documents,
+    }
+
+
 @click.command(epilog=EXAMPLES)
 @click.argument("question", nargs=-1, required=True)
 @scope_options
@@ -80,6 +95,37 @@ class AnswerWriter:
     help="Confidence below which nothing is answered (default: CONFIDENCE_THRESHOLD).",
 )
 @click.option("--extractive", is_flag=True, help="Quote the documents; use no LLM even where one is set.")
+@click.option(
+    "--deep/--plain",
+    "deep",
+    default=None,
+    help="Search in several ways, judge what is missing and look once more (default: ASK_MODE).",
+)
+@click.option(
+    "--documents/--chunks",
+    "documents",
+    default=None,
+    help="Deep: answer from whole documents, or from the passages found (default: by question).",
+)
+@click.option(
+    "--top-documents",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="Deep: documents an answer may come from (default: 5).",
+)
+@click.option(
+    "--min-score",
+    type=click.FloatRange(-1, 1),
+    metavar="S",
+    help="Least similarity of a passage (default: MIN_SCORE; deep: 0.35).",
+)
+@click.option(
+    "--continue",
+    "-c",
+    "go_on",
+    is_flag=True,
+    help='Go on with the last conversation: "and on Windows?" is understood by what was asked before.',
+)
 @click.option("--stats", is_flag=True, help="Print scores and timings after the answer.")
 @click.option("--no-stream", is_flag=True, help="Print the answer when it is whole.")
 @json_option
@@ -91,6 +137,11 @@ def ask(
     top_k: int | None,
     threshold: float | None,
     extractive: bool,
+    deep: bool | None,
+    documents: bool | None,
+    top_documents: int | None,
+    min_score: float | None,
+    go_on: bool,
     stats: bool,
     no_stream: bool,
     as_json: bool,
@@ -108,7 +159,10 @@ def ask(
         "top_k": top_k,
         "threshold": threshold,
         "extractive": extractive or None,
+        **_deep_params(deep, documents, top_documents),
+        "min_score": min_score,
         "stream": not (as_json or no_stream),
+        "conversation": "last" if go_on else "new",
     }
     places = daemon_places()
     waiting = WaitingLine(sys.stderr)
