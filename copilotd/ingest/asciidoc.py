@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 
-from copilotd.ingest.decode import decode
-from copilotd.ingest.lines import clean_characters, has_words
-from copilotd.ingest.markup import strip_markup
-from copilotd.ingest.outline import LineReader, build_document, names
+from copilotd.ingest.line_reader import LineReader
+from copilotd.ingest.lines import has_words
+from copilotd.ingest.outline import names
 from copilotd.types import BlockKind, Document
 
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(?P<words>\S.*)")
@@ -51,15 +50,7 @@ class AsciiDocParser:
         Raises:
             ParseError: The bytes are not text.
         """
-        reader = _Reader(clean_characters(decode(source)).split("\n"))
-        reader.read()
-        return build_document(
-            doc_title,
-            reader.kept,
-            reader.leaves,
-            description=reader.description,
-            verbatim=reader.verbatim,
-        )
+        return _Reader(source).read(doc_title)
 
 
 def _words_of(heading: str) -> str:
@@ -69,31 +60,18 @@ def _words_of(heading: str) -> str:
 
 
 class _Reader(LineReader):
-    def __init__(self, lines: list[str]) -> None:
-        super().__init__(lines)
-        self._lines = lines
+    def __init__(self, source: bytes) -> None:
+        super().__init__(source)
         self._blocks: list[str] = []
         self._anchor = ""
         # Lines that tell what the next one begins: attributes of code, an admonition's name, a `+`.
         self._code = self._admonition = self._attached = -2
-        self._in_list = False
         self._closers: dict[str, int] = {}
-        for index, line in enumerate(lines):
+        for index, line in enumerate(self.lines):
             self._closers[line.rstrip()] = index
-        self.description = ""
 
-    def read(self) -> None:
-        """Goes through the lines."""
-        index = 0
-        while index < len(self._lines):
-            index = self._line(index, self._lines[index])
-        self.close(len(self._lines))
-
-    def _line(self, index: int, line: str) -> int:
+    def read_line(self, index: int, line: str) -> int:
         """Reads what starts at a line and returns where the next thing starts."""
-        if not line.strip():
-            self.close(index)
-            return index + 1
         if _DELIMITER.fullmatch(line) and (end := self._delimited(index, line.rstrip())):
             return end
         if self.open_kind is None:
@@ -102,7 +80,7 @@ class _Reader(LineReader):
                 return index + 1
             if level := self._underlined(index, line):
                 self._heading(index, level, line, 2)
-                self.drop(index + 1, index + 2)
+                self.drop(index + 1)
                 return index + 2
         if self._setting(index, line):
             return index + 1
@@ -115,12 +93,12 @@ class _Reader(LineReader):
             anchor = found["id"]
         self.heading(index, level, _words_of(words), anchor, lines=lines)
         self._anchor = ""
-        self._in_list = False
+        self.in_list = False
 
     def _underlined(self, index: int, line: str) -> int:
-        if index + 1 >= len(self._lines) or not has_words(line) or line[0] in " \t.[|":
+        if index + 1 >= len(self.lines) or not has_words(line) or line[0] in " \t.[|":
             return 0
-        below = self._lines[index + 1]
+        below = self.lines[index + 1]
         if not _UNDERLINE.fullmatch(below) or abs(len(below.rstrip()) - len(line.rstrip())) > 1:
             return 0
         return _UNDERLINE_LEVELS[below[0]]
@@ -128,14 +106,14 @@ class _Reader(LineReader):
     def _setting(self, index: int, line: str) -> bool:
         """Reads a line that sets something for what follows."""
         if line.startswith("//") and not line.startswith("///"):
-            self.drop(index, index + 1)
+            self.drop(index)
         elif (attribute := _ATTRIBUTE.fullmatch(line)) and self.open_kind is not BlockKind.LIST_ITEM:
             if attribute["name"] == "description":
                 self.description = attribute["value"] or ""
-            self.drop(index, index + 1)
+            self.drop(index)
         elif self.open_kind is None and (anchor := _ANCHOR.fullmatch(line)):
             self._anchor = anchor["id"]
-            self.drop(index, index + 1)
+            self.drop(index)
         elif self.open_kind is None and (attributes := _BLOCK_ATTRIBUTES.fullmatch(line)):
             self._attributes(index, attributes["list"])
         elif condition := _INLINE_CONDITION.fullmatch(line):
@@ -143,7 +121,7 @@ class _Reader(LineReader):
             return False
         elif _DIRECTIVE.match(line) or line.strip() == "+":
             self.close(index)
-            self.drop(index, index + 1)
+            self.drop(index)
             if line.strip() == "+":
                 self._attached = index
         else:
@@ -161,7 +139,7 @@ class _Reader(LineReader):
         elif _CODE_ATTRIBUTES.match(found):
             self._code = index
         else:
-            self.drop(index, index + 1)
+            self.drop(index)
 
     def _text(self, index: int, line: str) -> None:
         if self.open_kind is None and _BLOCK_TITLE.fullmatch(line):
@@ -173,11 +151,11 @@ class _Reader(LineReader):
         elif self.open_kind is BlockKind.CODE:
             return
         elif _LIST_ITEM.match(line):
-            self.begin(BlockKind.LIST_ITEM, index, same_group=self._in_list or bool(self._blocks))
-            self._in_list = True
+            self.begin(BlockKind.LIST_ITEM, index, same_group=self.in_list or bool(self._blocks))
+            self.in_list = True
         elif self.open_kind is None:
-            self._in_list = self._in_list and (line[0] in " \t" or self._attached == index - 1)
-            self.begin(BlockKind.PARAGRAPH, index, same_group=self._in_list or self._joins(index))
+            self.in_list = self.in_list and (line[0] in " \t" or self._attached == index - 1)
+            self.begin(BlockKind.PARAGRAPH, index, same_group=self.in_list or self._joins(index))
 
     def _joins(self, index: int) -> bool:
         """Tells whether what starts at a line belongs to the group before it."""
@@ -190,20 +168,20 @@ class _Reader(LineReader):
             while self._blocks.pop() != mark:
                 pass
             self.close(index)
-            self.drop(index, index + 1)
-            self._in_list = False
+            self.drop(index)
+            self.in_list = False
             return index + 1
         if self._closers.get(closer, -1) <= index:
             return 0
         if mark[0] in "=*_" or mark == "--":
             self.close(index)
-            self.drop(index, index + 1)
+            self.drop(index)
             if not self._joins(index):
                 self.new_group()
             self._blocks.append(mark)
             return index + 1
         end = index + 1
-        while self._lines[end].rstrip() != closer:
+        while self.lines[end].rstrip() != closer:
             end += 1
         self._whole(index, end, mark)
         return end + 1
@@ -217,34 +195,31 @@ class _Reader(LineReader):
             self.drop(start, end + 1)
             return
         if not self._joins(start):
-            self._in_list = False
+            self.in_list = False
             self.new_group()
         if mark[0] in "|,:!":
-            self.drop(index, index + 1)
-            self.drop(end, end + 1)
+            self.drop_frame(index, end)
             self.add(BlockKind.TABLE, start, end, header_lines=self._table_header(start, index + 1, end))
         elif mark[0] == "+":
             self.drop(start, index + 1)
-            self.drop(end, end + 1)
-            stripped = strip_markup("\n".join(self._lines[index + 1 : end]), frozenset()).split("\n")
-            self.kept[index + 1 : end] = stripped[: end - index - 1]
+            self.drop(end)
+            self.strip_html(index + 1, end)
             self.add(BlockKind.OTHER, index + 1, end)
         else:
             if not mark.startswith("```"):
-                self.drop(index, index + 1)
-                self.drop(end, end + 1)
+                self.drop_frame(index, end)
             header = attributes or mark.startswith("```")
             self.add(BlockKind.CODE, start, end + 1, header_lines=1 if header else 0, code=True)
             self.verbatim -= {index, end} if not mark.startswith("```") else set()
 
     def _table_header(self, start: int, first: int, end: int) -> int:
         """Returns how many lines of a table are its header: its first row, if a blank line follows it."""
-        while first < end and not self._lines[first].strip():
+        while first < end and not self.lines[first].strip():
             first += 1
         row = first
-        while row < end and self._lines[row].strip():
+        while row < end and self.lines[row].strip():
             row += 1
-        named = start > 0 and "header" in self._lines[start - 1]
+        named = start > 0 and "header" in self.lines[start - 1]
         if row < end and row - first == 1:
             return row - start
         return first + 1 - start if named else 0

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
+# Of common fonts, in heights of an x: from the tallest letter to the lowest, and below the baseline.
+_SIZE = 1.75
+_DESCENDERS = 0.4
 _LINES = frozenset({"ocr_line", "ocr_header", "ocr_textfloat", "ocr_caption"})
 
 
@@ -93,9 +96,15 @@ class _Reader(HTMLParser):
         """The word's box (x0, x1, top, bottom), as high as the letters of its line may be."""
         x0, top, x1, bottom = box
         line = self._line.get("bbox", [])
-        size = (self._line.get("x_size") or [0.0])[0]
-        descenders = (self._line.get("x_descenders") or [0.0])[0]
+        size, descenders, ascenders = (
+            (self._line.get(name) or [0.0])[0] for name in ("x_size", "x_descenders", "x_ascenders")
+        )
         baseline = self._line.get("baseline", [])
+        # What rises and falls is measured from the letters there are, and in columns that are not level from
+        # two lines at once; the height of an x is what holds.
+        x_height = size - descenders - ascenders
+        if x_height > 0:
+            size, descenders = _SIZE * x_height, _DESCENDERS * x_height
         if len(line) != 4 or size <= 0:
             return x0, x1, top, bottom
         if turn % 2:

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import re
 
-from copilotd.ingest.decode import decode
-from copilotd.ingest.lines import clean_characters
-from copilotd.ingest.markup import strip_markup
-from copilotd.ingest.outline import LineReader, build_document
+from copilotd.ingest.line_reader import LineReader
 from copilotd.types import BlockKind, Document
 
 _HEADING = re.compile(r"(?P<stars>\*+)[ \t]+(?P<words>\S.*)")
@@ -45,16 +42,7 @@ class OrgParser:
         Raises:
             ParseError: The bytes are not text.
         """
-        reader = _Reader(clean_characters(decode(source)).split("\n"))
-        reader.read()
-        return build_document(
-            doc_title,
-            reader.kept,
-            reader.leaves,
-            title=reader.title,
-            description=reader.description,
-            verbatim=reader.verbatim,
-        )
+        return _Reader(source).read(doc_title)
 
 
 def _words_of(heading: str) -> str:
@@ -63,32 +51,23 @@ def _words_of(heading: str) -> str:
 
 
 class _Reader(LineReader):
-    def __init__(self, lines: list[str]) -> None:
-        super().__init__(lines)
-        self._lines = lines
-        self._in_list = False
+    def __init__(self, source: bytes) -> None:
+        super().__init__(source)
         self._ends: dict[str, list[int]] = {}
-        for index in range(len(lines) - 1, -1, -1):
-            if lines[index].lstrip()[:2] == "#+" and (end := _END.fullmatch(lines[index])):
+        for index in range(len(self.lines) - 1, -1, -1):
+            if self.lines[index].lstrip()[:2] == "#+" and (end := _END.fullmatch(self.lines[index])):
                 self._ends.setdefault(end["name"].lower(), []).append(index)
         self._drawer_ends = [
-            index for index in range(len(lines) - 1, -1, -1) if lines[index].strip().upper() == ":END:"
+            index
+            for index in range(len(self.lines) - 1, -1, -1)
+            if self.lines[index].strip().upper() == ":END:"
         ]
-        self._headings = [index for index in range(len(lines) - 1, -1, -1) if lines[index].startswith("*")]
-        self.title = self.description = ""
+        self._headings = [
+            index for index in range(len(self.lines) - 1, -1, -1) if self.lines[index].startswith("*")
+        ]
 
-    def read(self) -> None:
-        """Goes through the lines."""
-        index = 0
-        while index < len(self._lines):
-            index = self._line(index, self._lines[index])
-        self.close(len(self._lines))
-
-    def _line(self, index: int, line: str) -> int:
+    def read_line(self, index: int, line: str) -> int:
         """Reads what starts at a line and returns where the next thing starts."""
-        if not line.strip():
-            self.close(index)
-            return index + 1
         if heading := _HEADING.fullmatch(line):
             return self._heading(index, heading)
         start = line.lstrip()
@@ -99,11 +78,11 @@ class _Reader(LineReader):
                 self._keyword(index, keyword)
                 return index + 1
             if _COMMENT.fullmatch(line):
-                self.drop(index, index + 1)
+                self.drop(index)
                 return index + 1
             if _END.fullmatch(line):
                 self.close(index)
-                self.drop(index, index + 1)
+                self.drop(index)
                 return index + 1
         elif start.startswith("|"):
             return self._table(index)
@@ -124,8 +103,8 @@ class _Reader(LineReader):
         words = _TAGS.sub("", words)
         if words.split()[:1] == ["COMMENT"]:
             end = index + 1
-            while end < len(self._lines):
-                following = _HEADING.fullmatch(self._lines[end])
+            while end < len(self.lines):
+                following = _HEADING.fullmatch(self.lines[end])
                 if following and len(following["stars"]) <= level:
                     break
                 end += 1
@@ -133,7 +112,7 @@ class _Reader(LineReader):
             self.drop(index, end)
             return end
         self.heading(index, level, _words_of(words), self._custom_id(index + 1))
-        self._in_list = False
+        self.in_list = False
         return index + 1
 
     def _drawer_end(self, index: int) -> int:
@@ -142,7 +121,7 @@ class _Reader(LineReader):
         return 0 if heading and heading < end else end
 
     def _custom_id(self, index: int) -> str:
-        for line in self._lines[index : index + 20]:
+        for line in self.lines[index : index + 20]:
             if found := _CUSTOM_ID.fullmatch(line):
                 return found["id"]
             if not line.lstrip().startswith((":", "SCHEDULED", "DEADLINE", "CLOSED")):
@@ -162,32 +141,30 @@ class _Reader(LineReader):
             self.begin(BlockKind.PARAGRAPH, index)
             self.close(index + 1)
         else:
-            self.drop(index, index + 1)
+            self.drop(index)
 
     def _block(self, index: int, block: re.Match[str]) -> int:
         name = block["name"].lower()
         end = _next(self._ends.get(name, []), index)
         self.close(index)
         if not end:
-            self.drop(index, index + 1)
+            self.drop(index)
             return index + 1
         if name == "comment" or (name == "export" and "html" not in block["rest"].lower()):
             self.drop(index, end + 1)
             return end + 1
         if name == "export":
-            stripped = strip_markup("\n".join(self._lines[index + 1 : end]), frozenset()).split("\n")
-            self.kept[index + 1 : end] = stripped[: end - index - 1]
+            self.strip_html(index + 1, end)
         elif name in _CODE:
-            if not self._in_list:
+            if not self.in_list:
                 self.new_group()
             for inner in range(index + 1, end):
                 # A comma keeps a line of code from being read as a heading.
-                self.kept[inner] = re.sub(r"^(\s*),(?=,*(?:\*|#\+))", r"\1", self._lines[inner])
-            self.drop(end, end + 1)
+                self.kept[inner] = re.sub(r"^(\s*),(?=,*(?:\*|#\+))", r"\1", self.lines[inner])
+            self.drop(end)
             self.add(BlockKind.CODE, index, end, header_lines=1, code=True)
             return end + 1
-        self.drop(index, index + 1)
-        self.drop(end, end + 1)
+        self.drop_frame(index, end)
         kind = BlockKind.QUOTE if name in ("quote", "verse") else BlockKind.OTHER
         self.new_group()
         self.add(kind, index + 1, max(end, index + 1))
@@ -196,20 +173,20 @@ class _Reader(LineReader):
     def _table(self, index: int) -> int:
         end = index
         header = 0
-        while end < len(self._lines) and self._lines[end].lstrip().startswith("|"):
-            if _TABLE_RULE.fullmatch(self._lines[end]):
+        while end < len(self.lines) and self.lines[end].lstrip().startswith("|"):
+            if _TABLE_RULE.fullmatch(self.lines[end]):
                 header = header or end - index
-                self.drop(end, end + 1)
+                self.drop(end)
             end += 1
-        if not self._in_list:
+        if not self.in_list:
             self.new_group()
         self.add(BlockKind.TABLE, index, end, header_lines=header)
         return end
 
     def _fixed_width(self, index: int) -> int:
         end = index
-        while end < len(self._lines) and re.match(r"\s*:(?:\s|$)", self._lines[end]):
-            self.kept[end] = re.sub(r"^(\s*):\s?", r"\1", self._lines[end])
+        while end < len(self.lines) and re.match(r"\s*:(?:\s|$)", self.lines[end]):
+            self.kept[end] = re.sub(r"^(\s*):\s?", r"\1", self.lines[end])
             end += 1
         self.new_group()
         self.add(BlockKind.CODE, index, end, code=True)
@@ -217,12 +194,12 @@ class _Reader(LineReader):
 
     def _text(self, index: int, line: str) -> None:
         if _LIST_ITEM.match(line):
-            self.begin(BlockKind.LIST_ITEM, index, same_group=self._in_list)
-            self._in_list = True
+            self.begin(BlockKind.LIST_ITEM, index, same_group=self.in_list)
+            self.in_list = True
         elif self.open_kind is None:
-            self._in_list = self._in_list and line[0] in " \t"
+            self.in_list = self.in_list and line[0] in " \t"
             self.begin(
-                BlockKind.LIST_ITEM if self._in_list else BlockKind.PARAGRAPH, index, same_group=self._in_list
+                BlockKind.LIST_ITEM if self.in_list else BlockKind.PARAGRAPH, index, same_group=self.in_list
             )
 
 

@@ -5,6 +5,8 @@ document it knows, and lists again only those folders whose own time stamps, or 
 changed. A folder whose time stamp is not clearly older than the moment it was listed is listed again
 too: something may have come or gone within the same tick of the file system's clock.
 
+Where a healthy watcher says what has changed since the last look, only that is looked at.
+
 Nothing is opened here but folders and ignore files. Symbolic links below the root are not followed: what
 a link inside the root points to is found under its own name, and what lies outside is none of our business.
 """
@@ -16,7 +18,8 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from copilotd.ingest.ignore import (
     IGNORE_FILES,
@@ -41,6 +44,19 @@ _VANISHED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 # Absolute path, then mtime_ns, size, ctime_ns and inode of the last look.
 _Document = tuple[str, int, int, int, int]
 _UNSEEN = (0, -1, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a watcher was told of since the last look, by relative path.
+
+    Attributes:
+        files: Documents that came, went or changed.
+        folders: Folders that came, went, moved or changed; everything below them may have.
+    """
+
+    files: frozenset[str] = frozenset()
+    folders: frozenset[str] = frozenset()
 
 
 class _Folder:
@@ -117,21 +133,28 @@ class Scanner:
         self._gone: list[str] = []
         self._too_large: dict[str, str] = {}
         self._last_count = 0
+        # Folders listed by the look at hand.
+        self._listed: set[str] = set()
 
-    def scan(self, full: bool = False, *, known_count: int | None = None) -> ScanResult:
+    def scan(
+        self, full: bool = False, *, known_count: int | None = None, changes: Changes | None = None
+    ) -> ScanResult:
         """Looks at the root.
 
         Args:
             full: List every folder and trust nothing remembered.
+            changes: All that has changed since the last look; None where nobody knows.
             known_count: How many documents are known from before; where none are found any more the
                 state is EMPTIED. None takes the count of the last look that found any; 0 accepts an
                 empty root as it is.
         """
         with self._lock:
             counts = {"stats": 0, "listings": 0}
+            self._listed.clear()
+            touched = None if full or changes is None else self._touched(changes)
             state = self._look_at_root()
             if state is RootState.OK:
-                self._look_at_folders(full, counts)
+                self._look_at_folders(full, counts, touched)
                 top = self._folders.get("")
                 if top is None:
                     state = RootState.MISSING
@@ -140,7 +163,7 @@ class Scanner:
             if state is not RootState.OK:
                 self._folders, self._files, self._too_large, self._outer = {}, {}, {}, None
                 return ScanResult(state, {}, stats=counts)
-            unreadable = self._look_at_documents(counts)
+            unreadable = self._look_at_documents(counts, touched)
             if self._files:
                 self._last_count = len(self._files)
             elif (self._last_count if known_count is None else known_count) and not unreadable:
@@ -229,15 +252,46 @@ class Scanner:
             return RootState.MISSING if error.errno in _VANISHED else RootState.UNREADABLE
         return RootState.OK if stat.S_ISDIR(status.st_mode) else RootState.MISSING
 
-    def _look_at_folders(self, full: bool, counts: dict[str, int]) -> None:
+    def _touched(self, changes: Changes) -> dict[str, frozenset[str] | None]:
+        """Sorts changes by folder: the documents to look at there, by absolute path, or None for all of them."""
+        files: dict[str, set[str]] = {}
+        for path in changes.files:
+            files.setdefault(path.rpartition("/")[0], set()).add(self._prefix + path)
+        touched: dict[str, frozenset[str] | None] = {
+            path: frozenset(documents) for path, documents in files.items()
+        }
+        for path in changes.folders:
+            if path:
+                # What came or went changed the folder above.
+                touched.setdefault(path.rpartition("/")[0], frozenset())
+        pending = list(changes.folders)
+        while pending:
+            path = pending.pop()
+            folder = self._folders.get(path)
+            if folder is not None:
+                touched[path] = None
+                pending.extend(folder.subfolders)
+        return touched
+
+    def _look_at_folders(
+        self, full: bool, counts: dict[str, int], touched: Mapping[str, frozenset[str] | None] | None
+    ) -> None:
         if full or self._outer is None or self._outer.changed(os.path.realpath(self.root.path)):
             self._outer = self._read_outer_rules()
             self._folders, self._files, self._too_large = {}, {}, {}
             self._visit("", self._outer.rules, counts)
             return
-        counts["stats"] += len(self._folders)
+        if touched is None:
+            looked_at = self._folders
+        else:
+            looked_at = {
+                path: folder
+                for path, folder in self._folders.items()
+                if path in touched or not folder.settled
+            }
+        counts["stats"] += len(looked_at)
         # Folders above come first, because what is found there may settle the matter for those below.
-        for path in sorted(path for path, folder in self._folders.items() if _may_differ(path, folder)):
+        for path in sorted(path for path, folder in looked_at.items() if _may_differ(path, folder)):
             folder = self._folders.get(path)
             if folder is not None:
                 parent = self._folders[path.rpartition("/")[0]] if path else None
@@ -249,6 +303,7 @@ class Scanner:
         while pending:
             path, above = pending.pop()
             counts["listings"] += 1
+            self._listed.add(path)
             folder = self._list(path, above)
             before = self._folders.get(path)
             if folder is None:
@@ -348,15 +403,25 @@ class Scanner:
 
     # -------------------------------------------------------------------------------- documents
 
-    def _look_at_documents(self, counts: dict[str, int]) -> set[str]:
-        """Takes a fresh ``lstat`` of every document; returns the folders that denied one."""
+    def _look_at_documents(
+        self, counts: dict[str, int], touched: Mapping[str, frozenset[str] | None] | None
+    ) -> set[str]:
+        """Takes a fresh ``lstat`` of every document, or of the touched; returns the folders that denied one."""
         lstat = os.lstat
         denied: set[str] = set()
         changed: dict[str, os.stat_result] = {}
-        for folder_path, folder in self._folders.items():
+        if touched is None:
+            looked_at: Iterable[str] = self._folders
+        else:
+            looked_at = self._folders.keys() & (touched.keys() | self._listed)
+        for folder_path in looked_at:
+            folder = self._folders[folder_path]
             documents = folder.documents
-            counts["stats"] += len(documents)
+            wanted = None if touched is None or folder_path in self._listed else touched[folder_path]
+            counts["stats"] += len(documents) if wanted is None else len(wanted)
             for index, (path, mtime_ns, size, ctime_ns, inode) in enumerate(documents):
+                if wanted is not None and path not in wanted:
+                    continue
                 try:
                     status = lstat(path)
                 except OSError as error:

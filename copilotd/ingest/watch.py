@@ -4,6 +4,9 @@ Nothing is read or decided here: a wake only means that a look is worth its pric
 good by the next periodic look. One thread takes the notices in their order, keeps a watch on every
 accepted folder, and gathers bursts: a root is woken when it has been quiet for 100 ms, and a second after
 the first notice at the latest, so that a steady stream neither starves nor spins.
+
+It also keeps what the notices were about: while every accepted folder of a root is watched and no notice was
+lost, that is all there is to look at.
 """
 
 from __future__ import annotations
@@ -18,9 +21,10 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from copilotd.ingest.cookie import Cookies
 from copilotd.ingest.events import Change, Event, EventSource, open_source
 from copilotd.ingest.ignore import IGNORE_FILES, MARKER_FILES
-from copilotd.ingest.scan import Scanner
+from copilotd.ingest.scan import Changes, Scanner
 from copilotd.text import printable
 from copilotd.types import Root
 
@@ -31,6 +35,8 @@ _LONGEST_S = 1.0
 # How often a root's own existence and the source's threads are looked at.
 _CHECK_S = 1.0
 _RETRY_LIMIT_S = 60.0
+# Beyond this a full look costs less than telling the changes apart.
+_MAX_CHANGES = 10_000
 
 _RULE_NAMES = frozenset({*IGNORE_FILES, *MARKER_FILES, ".git"})
 # File systems whose changes can be made by another machine, which no local notice tells of.
@@ -56,6 +62,36 @@ class _Watched:
         self.first_notice: float | None = None
         self.last_notice = 0.0
         self.rearm = False
+        # Of these the looking threads take what has come together.
+        self.lock = threading.Lock()
+        self.complete = False
+        self.files: set[str] = set()
+        self.folders: set[str] = set()
+
+    def distrust(self) -> None:
+        """What happened is not known; only a full look tells."""
+        with self.lock:
+            self.complete = False
+            self.files.clear()
+            self.folders.clear()
+
+    def note(self, path: str, *, is_folder: bool) -> None:
+        with self.lock:
+            if not self.complete:
+                return
+            (self.folders if is_folder else self.files).add(path)
+            overfull = len(self.files) + len(self.folders) > _MAX_CHANGES
+        if overfull:
+            self.distrust()
+
+    def take(self) -> Changes | None:
+        """Takes what has come together; from now on everything is noted."""
+        with self.lock:
+            complete, self.complete = self.complete, True
+            changes = Changes(frozenset(self.files), frozenset(self.folders))
+            self.files.clear()
+            self.folders.clear()
+        return changes if complete else None
 
     def notice(self) -> None:
         now = time.monotonic()
@@ -75,6 +111,7 @@ class Watcher:
     Args:
         on_wake: Called with a root's id, on the watcher's thread; should only set something.
         poll_s: How often roots without notices are woken.
+        cookies: What tells that all notices of earlier changes were taken; without it none are trusted.
         open_source: Opens where the notices come from.
     """
 
@@ -83,10 +120,13 @@ class Watcher:
         on_wake: Callable[[int], None],
         *,
         poll_s: float = 5.0,
+        cookies: Cookies | None = None,
         open_source: Callable[[Callable[[Event], None]], EventSource] = open_source,
     ) -> None:
         self._on_wake = on_wake
         self._poll_s = poll_s
+        self._cookies = cookies
+        self._cookie_token = 0
         self._open_source = open_source
         self._source: EventSource | None = None
         self._source_error = ""
@@ -129,6 +169,39 @@ class Watcher:
         if self._thread is not None and not self._thread.is_alive() and not self._closing:
             return "failed: the watcher's thread has died"
         return watched.health
+
+    def changes(self, root_id: int, timeout_s: float) -> Changes | None:
+        """Takes what has changed below a root since the last call, up to now.
+
+        Returns:
+            All changes, or None where they are not known: then, too, the next call tells what came after
+            this one, so a full look must follow.
+        """
+        watched = self._roots.get(root_id)
+        if watched is None or self._cookies is None:
+            return None
+        if not (self._is_whole(watched) and self._cookies.wait(timeout_s) and self._is_whole(watched)):
+            watched.distrust()
+            return None
+        return watched.take()
+
+    def distrust(self, root_id: int) -> None:
+        """Makes the next call of :meth:`changes` ask for a full look: what was taken could not be used."""
+        watched = self._roots.get(root_id)
+        if watched is not None:
+            watched.distrust()
+
+    def _is_whole(self, watched: _Watched) -> bool:
+        """Whether notices come from everywhere below a root."""
+        source = self._source
+        return (
+            source is not None
+            and not source.recursive
+            and bool(self._cookie_token)
+            and watched.health == "events"
+            and _identity(watched.root.path) == watched.identity
+            and not _holds_mounts(watched.root.path)
+        )
 
     def close(self) -> None:
         """Ends everything; may be called again."""
@@ -176,6 +249,7 @@ class Watcher:
 
     def _take(self, items: list[Event | tuple[int, _Watched | None]], current: dict[int, _Watched]) -> None:
         repeated: set[Event] = set()
+        cookies: list[str] = []
         for item in items:
             if isinstance(item, tuple):
                 root_id, watched = item
@@ -185,6 +259,10 @@ class Watcher:
                 if watched is not None:
                     current[root_id] = watched
                     self._arm_root(watched)
+            elif item.token == self._cookie_token and item.change is Change.LOST:
+                self._cookie_token = 0
+            elif item.token == self._cookie_token:
+                cookies.append(item.name)
             elif item not in repeated:
                 if item.change is Change.CHANGED:
                     repeated.add(item)
@@ -193,6 +271,10 @@ class Watcher:
             if watched.rearm:
                 watched.rearm = False
                 self._arm_root(watched)
+        # Only now is everything noted, and watched, that came before them.
+        if self._cookies is not None:
+            for name in cookies:
+                self._cookies.take(name)
 
     def _take_event(self, event: Event) -> None:
         place = self._folder_of.get(event.token)
@@ -202,6 +284,7 @@ class Watcher:
         if event.change is Change.OVERFLOW:
             # Folders may have been replaced unseen, so no watch can be trusted.
             self._disarm(watched)
+            watched.distrust()
             watched.rearm = True
             return
         if event.change is Change.LOST:
@@ -210,13 +293,16 @@ class Watcher:
         path = f"{folder}/{event.name}" if folder and event.name else folder or event.name
         name = path.rpartition("/")[2]
         if not event.name:
+            watched.note(folder, is_folder=True)
             watched.notice()
         elif name in _RULE_NAMES:
+            watched.distrust()
             watched.rearm = True
             watched.notice()
         elif event.is_folder:
             self._take_folder(watched, path, event.change)
         elif watched.scanner.accepts(path):
+            watched.note(path, is_folder=False)
             watched.notice()
 
     def _take_folder(self, watched: _Watched, path: str, change: Change) -> None:
@@ -226,10 +312,12 @@ class Watcher:
             self._disarm(watched, path)
         if change is not Change.GONE:
             self._arm(watched, path)
+        watched.note(path, is_folder=True)
         watched.notice()
 
     def _lose(self, watched: _Watched, folder: str) -> None:
         self._disarm(watched, folder)
+        watched.distrust()
         if not folder:
             watched.identity = None
             watched.health = f"polling: {printable(watched.root.path)} is not there"
@@ -242,7 +330,9 @@ class Watcher:
             self._folder_of.clear()
             self._source.close()
             self._source = None
+            self._cookie_token = 0
             for watched in current.values():
+                watched.distrust()
                 watched.tokens.clear()
                 watched.identity = None
                 watched.retry_at = 0.0
@@ -272,6 +362,7 @@ class Watcher:
         path = watched.root.path
         watched.poll_reason = watched.poll_reason or _network_type(path)
         watched.identity = _identity(path)
+        watched.distrust()
         watched.notice()
         if watched.poll_reason:
             watched.health = f"polling: {watched.poll_reason}"
@@ -285,6 +376,8 @@ class Watcher:
         else:
             watched.health = "events"
             self._arm(watched, "")
+            # A look that began while watches were set up may have been too early for some folder.
+            watched.distrust()
 
     def _open(self) -> bool:
         if time.monotonic() < self._source_retry_at:
@@ -295,7 +388,17 @@ class Watcher:
             self._source_error = _limit_reason(error)
             self._source_retry_at = time.monotonic() + _RETRY_LIMIT_S
             return False
+        self._watch_cookies(self._source)
         return True
+
+    def _watch_cookies(self, source: EventSource) -> None:
+        if self._cookies is None or source.recursive:
+            return
+        try:
+            self._cookies.prepare()
+            self._cookie_token = source.watch(str(self._cookies.folder), follow=False)
+        except OSError as error:
+            _log.warning("questions take a full look at every root: %s", error)
 
     def _arm(self, watched: _Watched, below: str) -> None:
         source = self._source
@@ -366,17 +469,29 @@ def _limit_reason(error: OSError) -> str:
     return f"events are not available: {error.strerror or error}"
 
 
-def _network_type(path: str) -> str:
-    """Says why a path's file system cannot be trusted to send notices; empty where it can."""
+def _mounts() -> dict[str, str]:
+    """Returns the file system's type by mount point, each with a slash at its end; empty where nobody knows."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
     except OSError:
-        return ""
-    real_path = os.path.realpath(path) + "/"
+        return {}
     mounts: dict[str, str] = {}
     for line in lines:
         fields, _, rest = line.partition(" - ")
         mounts[fields.split()[4].replace("\\040", " ").rstrip("/") + "/"] = rest.split()[0]
+    return mounts
+
+
+def _holds_mounts(path: str) -> bool:
+    """Whether another file system is mounted below a path: what is under it sends its notices elsewhere."""
+    real_path = os.path.realpath(path) + "/"
+    return any(mount.startswith(real_path) and mount != real_path for mount in _mounts())
+
+
+def _network_type(path: str) -> str:
+    """Says why a path's file system cannot be trusted to send notices; empty where it can."""
+    real_path = os.path.realpath(path) + "/"
+    mounts = _mounts()
     mount = max((mount for mount in mounts if real_path.startswith(mount)), key=len, default="")
     kind = mounts.get(mount, "")
     return f"no events for changes made by other machines on {kind}" if kind in _NETWORK_TYPES else ""
