@@ -255,13 +255,14 @@ def idle(files: int, runs: int) -> dict[str, object]:
             replace(load_settings(), index_dir=Path(place, "index")),
             load=lambda _: InstantEncoder(),  # type: ignore[arg-type,return-value]
             locate=lambda _: LocatedModel("instant", Path("/nonexistent"), "given", "instant"),
-            background=False,
         )
         engine.start()
         try:
             began = time.perf_counter()
             engine.index_root(str(docs), reporter=Silent())
             indexed_s = time.perf_counter() - began
+            while engine.roots()[0].watch != "events":
+                time.sleep(0.1)
             time.sleep(2.5)  # past the time in which a time stamp proves nothing
             for _ in range(3):
                 engine.sync(60.0, Silent())

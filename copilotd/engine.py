@@ -41,6 +41,7 @@ from copilotd.query.deep.documents import TOP_DOCUMENTS
 from copilotd.query.deep.parallel import MIN_SCORE, TOP_K
 from copilotd.query.deep.search import DeepQuestion, Means
 from copilotd.query.gate import judge
+from copilotd.query.pack import Siblings, section_siblings
 from copilotd.query.question import Clock, checked_question
 from copilotd.query.retrieve import retrieve
 from copilotd.query.section import find_section
@@ -51,11 +52,15 @@ from copilotd.types import (
     Answer,
     AskRequest,
     CheckReport,
+    CitationCheck,
     Encoder,
     Freshness,
+    Grounding,
     IndexReport,
+    Prices,
     Progress,
     Reporter,
+    Retrieval,
     Root,
     RootStatus,
     Scope,
@@ -273,8 +278,14 @@ class Engine:
         make_provider: MakeProvider,
     ) -> tuple[Answer, Freshness]:
         top_k = request.top_k or self.settings.top_k
-        retrieval, freshness = self._find(
-            lambda view: retrieve(request.query, view, encoder, request.scope, top_k),
+        written = not request.extractive and self.settings.llm_provider != "extractive"
+
+        def look(view: ReadView) -> tuple[Retrieval, Siblings]:
+            found = retrieve(request.query, view, encoder, request.scope, top_k)
+            return found, section_siblings(view, found.hits) if written else {}
+
+        (retrieval, siblings), freshness = self._find(
+            look,
             request.scope,
             reporter,
             clock,
@@ -292,9 +303,20 @@ class Engine:
             max_tokens=self.settings.max_answer_tokens,
             on_delta=reporter.delta if request.stream else None,
             cancelled=reporter.cancelled,
+            grounding=self._grounding(encoder),
+            siblings=siblings,
         )
         clock.lap("answer")
         return replace(answer, timings_ms=retrieval.timings_ms), freshness
+
+    def _grounding(self, encoder: Encoder | None) -> Grounding:
+        settings = self.settings
+        return Grounding(
+            context_tokens=settings.context_tokens,
+            check=CitationCheck(settings.citation_check),
+            encoder=encoder,
+            prices=Prices(settings.price_input, settings.price_output, settings.price_cached),
+        )
 
     def _answer_deeply(
         self,
@@ -335,6 +357,7 @@ class Engine:
             on_delta=reporter.delta if request.stream else None,
             cancelled=reporter.cancelled,
             clock=clock,
+            grounding=replace(self._grounding(encoder), follow_ups=True),
         )
         answer = answer_deeply(question, means)
         return answer, seen[-1]

@@ -24,6 +24,7 @@ from copilotd.text import one_line
 
 PROVIDERS = ("anthropic", "openai", "ollama", "extractive")
 ASK_MODES = ("plain", "deep")
+CITATION_CHECKS = ("mark", "strict", "off")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -137,6 +138,11 @@ class Settings:
     ollama_base_url: str = _setting(_url, "http://localhost:11434")
     provider_timeout_s: float = _setting(_number(1, 3600), 60.0)
     max_answer_tokens: int = _setting(_whole(16, 128_000), 1024)
+    context_tokens: int = _setting(_whole(1024, 10_000_000), 8192)
+    citation_check: str = _setting(_one_of(*CITATION_CHECKS), "mark")
+    price_input: float = _setting(_number(0, 1_000_000), 0.0)
+    price_output: float = _setting(_number(0, 1_000_000), 0.0)
+    price_cached: float = _setting(_number(0, 1_000_000), 0.0)
 
     embed_model: str = _setting(_text, "all-MiniLM-L6-v2")
     model_wait_s: float = _setting(_number(0, 3600), 120.0)
@@ -230,6 +236,11 @@ def _read_file(path: Path) -> dict[str, str]:
 
 
 def _check_together(settings: Settings) -> str:
+    if settings.max_answer_tokens * 2 > settings.context_tokens:
+        return (
+            f"MAX_ANSWER_TOKENS ({settings.max_answer_tokens}) must be at most half of "
+            f"CONTEXT_TOKENS ({settings.context_tokens}), or no passage fits beside the answer."
+        )
     if settings.chunk_overlap_chars * 2 > settings.max_chunk_chars:
         return (
             f"CHUNK_OVERLAP_CHARS ({settings.chunk_overlap_chars}) must be at most half of "

@@ -1,4 +1,8 @@
-"""Makes ``support`` importable from every test folder, whatever the working directory."""
+"""Makes ``support`` importable from every test folder, whatever the working directory.
+
+Hypothesis draws the same examples in each run, so that a run is about the change at hand; the long runs
+(``COPILOT_STATE_MACHINE``, ``COPILOT_FUZZ``) draw new ones.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -17,6 +22,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 # A shell starts its background jobs with SIGINT ignored, and children inherit that: Ctrl-C tests would hang.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+settings.register_profile("repeatable", derandomize=True, database=None)
+if not (os.environ.get("COPILOT_STATE_MACHINE") or os.environ.get("COPILOT_FUZZ")):
+    settings.load_profile("repeatable")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -150,7 +150,7 @@ class ReconcileLoop:
                 # One root that is woken all the time must not keep the others from being looked at.
                 round_due = time.monotonic() >= next_round
                 due = everything if round_due else [root_id for root_id in everything if root_id in woken]
-                found = self._look_at(due, full=round_due and periodic % _FULL_EVERY == 0)
+                found = self._look_at(due, every_file=round_due, full=round_due and periodic % _FULL_EVERY == 0)
                 self.swept.set()
                 if round_due:
                     periodic += 1
@@ -181,11 +181,11 @@ class ReconcileLoop:
             woken, self._woken = self._woken, set()
             return woken
 
-    def _look_at(self, root_ids: list[int], *, full: bool) -> bool:
+    def _look_at(self, root_ids: list[int], *, every_file: bool, full: bool) -> bool:
         for root_id in root_ids:
             if self._stop.is_set():
                 return False
-            self._reconciler.look(root_id, time.monotonic(), full=full)
+            self._reconciler.look(root_id, time.monotonic(), full=full, every_file=every_file)
         if self.take_damaged():
             for root_id in root_ids:
                 self._reconciler.look(root_id, time.monotonic())

@@ -23,6 +23,7 @@ from copilotd.index.store import Store, StoredRoot
 from copilotd.ingest.parse import parser_for, supported_suffixes
 from copilotd.ingest.plan import plan
 from copilotd.ingest.scan import Scanner
+from copilotd.ingest.watch import Watcher
 from copilotd.types import Add, IndexedFile, Move, Remove, Root, RootState, ScanResult, SourceFile, Update
 from copilotd.update.embedder import Embedder
 from copilotd.update.read import Applied, FileReader, Outcome
@@ -42,6 +43,8 @@ _UNSETTLED_RETRY_S = 0.5
 _FAILED_RETRY_S = 10.0
 # How long forgetting a root waits for its files that are with a worker; what they give later is not stored.
 _FORGET_WAIT_S = 1.0
+# How long the watcher may take to catch up, before looking at each file is the quicker way.
+_COOKIE_S = 0.2
 # What an urgent file may embed on the worker's own thread; more is left to the background.
 _EMBED_AT_ONCE = 256
 
@@ -129,6 +132,7 @@ class Reconciler:
         *,
         max_file_bytes: int,
         grace_s: float,
+        full_look_files: int,
         on_error: Callable[[str], None],
     ) -> None:
         self._store = store
@@ -137,6 +141,8 @@ class Reconciler:
         self._embedder = embedder
         self._max_file_bytes = max_file_bytes
         self._grace_ns = int(grace_s * 1e9)
+        self._full_look_files = full_look_files
+        self._watcher: Watcher | None = None
         self._on_error = on_error
         self._condition = threading.Condition()
         self._watches: dict[int, RootWatch] = {}
@@ -156,6 +162,10 @@ class Reconciler:
         ]
         for stored in store.roots():
             self.add_root(stored)
+
+    def trust(self, watcher: Watcher) -> None:
+        """Lets a healthy watcher stand in for the look at each file of a large root."""
+        self._watcher = watcher
 
     def start(self) -> None:
         """Starts the workers."""
@@ -243,6 +253,7 @@ class Reconciler:
         *,
         timeout_s: float = 3600.0,
         full: bool = False,
+        every_file: bool = True,
         on_stale: Callable[[str], None] | None = None,
     ) -> bool:
         """Scans a root and queues what differs, unless somebody did since ``began``.
@@ -252,6 +263,7 @@ class Reconciler:
             began: Monotonic time; a look that started at or after it is as good as this one.
             timeout_s: How long to wait for somebody else's look.
             full: List every folder and trust nothing remembered.
+            every_file: Look at each file; else a large root's watcher may say which to look at.
             on_stale: Told each changed file's name.
 
         Returns:
@@ -270,7 +282,7 @@ class Reconciler:
                     continue
                 if watch.looked_at < began:
                     started = time.monotonic()
-                    stale = self._look(watch, full)
+                    stale = self._look(watch, full, every_file)
                     watch.looked_at = started
                     for name in stale:
                         _log.info("Stale index detected: %s changed. Re-indexing.", name)
@@ -285,14 +297,25 @@ class Reconciler:
             finally:
                 watch.lock.release()
 
-    def _look(self, watch: RootWatch, full: bool) -> list[str]:
+    def _scan(self, watch: RootWatch, full: bool, every_file: bool, known_count: int) -> ScanResult:
+        watcher = self._watcher
+        if watcher is None or full or every_file or known_count <= self._full_look_files:
+            return watch.scanner.scan(full, known_count=known_count)
+        changes = watcher.changes(watch.root.id, _COOKIE_S)
+        try:
+            return watch.scanner.scan(known_count=known_count, changes=changes)
+        except BaseException:
+            watcher.distrust(watch.root.id)
+            raise
+
+    def _look(self, watch: RootWatch, full: bool, every_file: bool) -> list[str]:
         """Scans and plans; returns the names of changed files."""
         with self._condition:
             # Files that could not be read count as well, until a full look tells them apart.
             known_count = (
                 sum(1 for file in watch.known.values() if not file.skipped) if full else len(watch.known)
             )
-        scanned = watch.scanner.scan(full, known_count=known_count)
+        scanned = self._scan(watch, full, every_file, known_count)
         watch.problems = scanned.problems
         self._note_state(watch, scanned)
         if scanned.state is not RootState.OK:
