@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from support.shared import REPOSITORY, SHARED, needs_shared
 
+from copilotd.ingest.cookie import Cookies
 from copilotd.ingest.plan import plan
-from copilotd.ingest.scan import Scanner
+from copilotd.ingest.scan import Changes, Scanner
+from copilotd.ingest.watch import Watcher
 from copilotd.types import IndexedFile, Root, RootState, Update
 
 MAX_BYTES = 1_000_000
@@ -31,6 +33,17 @@ as_root = pytest.mark.skipif(
 def scanner(path: Path, include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Scanner:
     root = Root(1, str(path), include=include, exclude=exclude)
     return Scanner(root, suffixes=[".md", ".markdown", ".txt"], max_file_bytes=MAX_BYTES)
+
+
+def settled_scanner(path: Path) -> Scanner:
+    """One for which two seconds have passed since anything changed."""
+    time.sleep(0.012)  # longer than a tick of the kernel's clock
+    return Scanner(
+        Root(1, str(path)),
+        suffixes=[".md"],
+        max_file_bytes=MAX_BYTES,
+        clock_ns=lambda: time.time_ns() + 10_000_000_000,
+    )
 
 
 def write(path: Path, text: str = "text\n") -> Path:
@@ -459,8 +472,10 @@ def test_a_new_scanner_is_told_how_many_documents_were_known(tmp_path: Path) -> 
 
 UNREADABLE = """
 import os, pathlib, sys
+from copilotd.ingest.cookie import Cookies
 from copilotd.ingest.plan import plan
-from copilotd.ingest.scan import Scanner
+from copilotd.ingest.scan import Changes, Scanner
+from copilotd.ingest.watch import Watcher
 from copilotd.types import IndexedFile, Root, RootState
 
 os.setgroups([])
@@ -515,12 +530,16 @@ assert sorted(looking.scan().files) == ["a.md"]
 @as_root
 def test_unreadable_folders_files_and_roots_are_tried_again(tmp_path: Path) -> None:
     """WAT-08, WAT-12, WAT-13, as a user whom permissions hold."""
+    run_as_nobody(UNREADABLE)
+
+
+def run_as_nobody(program: str) -> None:
     nobody = 65534
     top = Path(tempfile.mkdtemp())  # pytest's own folders cannot be entered by others
     try:
         os.chown(top, nobody, nobody)
         ran = subprocess.run(
-            [sys.executable, "-c", UNREADABLE, str(top), str(nobody)],
+            [sys.executable, "-c", program, str(top), str(nobody)],
             cwd=REPOSITORY,
             capture_output=True,
             text=True,
@@ -536,6 +555,57 @@ def test_unreadable_folders_files_and_roots_are_tried_again(tmp_path: Path) -> N
 FOLDERS = ["", "a", "b", "a/a", "a/b", "b/c", "node_modules"]
 NAMES = ["x.md", "y.md", "z.txt", "code.py", ".hidden.md"]
 IGNORED = ["", "x.md\n", "a/\n", "/b\n", "*.md\n!y.md\n", "**/c/**\n"]
+
+
+def test_a_look_at_named_changes_costs_no_more_than_they(tmp_path: Path) -> None:
+    tree(tmp_path, *(f"{folder}/{number}.md" for folder in "abc" for number in range(20)))
+    looks = settled_scanner(tmp_path)
+    before = looks.scan().files
+    assert looks.scan(changes=Changes()).stats == {"stats": 0, "listings": 0}
+    write(tmp_path / "b" / "7.md", "edited")
+    write(tmp_path / "c" / "7.md", "edited unseen")
+    result = looks.scan(changes=Changes(frozenset({"b/7.md"})))
+    assert result.stats == {"stats": 2, "listings": 0}
+    assert {path for path, file in result.files.items() if file != before[path]} == {"b/7.md"}
+    assert {path for path, file in looks.scan().files.items() if file != before[path]} == {"b/7.md", "c/7.md"}
+
+
+def test_a_new_folder_that_is_named_is_taken_in_whole(tmp_path: Path) -> None:
+    tree(tmp_path, "a/0.md")
+    looks = settled_scanner(tmp_path)
+    looks.scan()
+    tree(tmp_path, "new/deep/1.md", "new/2.md")
+    changes = Changes(folders=frozenset({"new"}))
+    assert sorted(looks.scan(changes=changes).files) == ["a/0.md", "new/2.md", "new/deep/1.md"]
+    shutil.rmtree(tmp_path / "new")
+    assert sorted(looks.scan(changes=changes).files) == ["a/0.md"]
+
+
+CLOSED = """
+import os, sys
+from pathlib import Path
+from copilotd.ingest.scan import Changes, Scanner
+from copilotd.types import Root
+
+top, user = Path(sys.argv[1]), int(sys.argv[2])
+os.setgid(user)
+os.setuid(user)
+for path in (top / "a" / "0.md", top / "b" / "1.md"):
+    path.parent.mkdir()
+    path.write_text("text")
+looks = Scanner(Root(1, str(top)), suffixes=[".md"], max_file_bytes=1000)
+assert len(looks.scan().files) == 2
+(top / "b").chmod(0o400)
+for changes in (Changes(folders=frozenset({"b"})), Changes()):
+    assert looks.scan(changes=changes).unreadable_dirs == ("b",)
+(top / "b").chmod(0o700)
+assert len(looks.scan(changes=Changes(folders=frozenset({"b"}))).files) == 2
+"""
+
+
+@as_root
+def test_a_folder_that_stays_closed_stays_unreadable_when_nothing_is_named() -> None:
+    run_as_nobody(CLOSED)
 
 
 class ChangingTree(RuleBasedStateMachine):
@@ -681,5 +751,36 @@ class ChangingTree(RuleBasedStateMachine):
         assert all(self.scanner.accepts(path) for path in result.files)
 
 
+class WatchedTree(ChangingTree):
+    """The same, looked at only where a watcher was told that something changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watcher = Watcher(lambda _: None, cookies=Cookies(self.outside / "cookies"))
+        self.watcher.add(self.scanner.root, self.scanner)
+        self.watcher.start()
+
+    def teardown(self) -> None:
+        self.watcher.close()
+        super().teardown()
+
+    @rule()
+    def let_listings_settle(self) -> None:
+        self.ahead_ns = 10_000_000_000
+        self.scanner.scan(changes=self.watcher.changes(1, 60))
+        self.ahead_ns = 0
+        time.sleep(0.012)
+
+    @invariant()
+    def an_incremental_look_equals_one_from_scratch(self) -> None:
+        changes = self.watcher.changes(1, 60)
+        result = self.scanner.scan(changes=changes)
+        fresh = scanner(self.top).scan(known_count=1)
+        assert result.files == fresh.files
+        assert result.problems == fresh.problems
+
+
 TestChangingTree = ChangingTree.TestCase
+TestWatchedTree = WatchedTree.TestCase
+TestWatchedTree.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 TestChangingTree.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from support.shared import REPOSITORY
 
+from copilotd.ingest.cookie import Cookies
 from copilotd.ingest.events import Change, Event, TreeSource
-from copilotd.ingest.scan import Scanner
+from copilotd.ingest.scan import Changes, Scanner
 from copilotd.ingest.watch import Watcher
 from copilotd.types import Root
 
@@ -473,7 +474,7 @@ def test_a_polled_root_is_woken_by_the_clock(start: Callable[..., Watching], tmp
     watching = start(tmp_path, poll=True, poll_s=0.1)
     assert watching.watcher.health(1) == "polling: as asked for"
     count = watching.wakes.count()
-    assert watching.wakes.wait_beyond(count + 3, seconds=2.0)
+    assert watching.wakes.wait_beyond(count + 3)
 
 
 def test_a_tree_source_serves_systems_with_recursive_watches(
@@ -542,7 +543,7 @@ def test_close_is_quick_idempotent_and_leaves_nothing(tmp_path: Path) -> None:
 
 BECOMES_READABLE = """
 import os, pathlib, sys, threading
-from copilotd.ingest.scan import Scanner
+from copilotd.ingest.scan import Changes, Scanner
 from copilotd.ingest.watch import Watcher
 from copilotd.types import Root
 
@@ -587,3 +588,131 @@ def test_an_unreadable_folder_that_becomes_readable_is_watched() -> None:
     finally:
         shutil.rmtree(top)
     assert ran.returncode == 0, ran.stderr
+
+
+# ------------------------------------------------------------------------------------ what has changed
+
+
+@pytest.fixture
+def cookies(tmp_path_factory: pytest.TempPathFactory) -> Cookies:
+    return Cookies(tmp_path_factory.mktemp("index") / "cookies")
+
+
+@LINUX_ONLY
+def test_changes_are_unknown_first_and_then_all_that_happened(
+    start: Callable[..., Watching], tmp_path: Path, cookies: Cookies
+) -> None:
+    for name in "abc":
+        write(tmp_path / "sub" / f"{name}.md")
+    watcher = start(tmp_path, cookies=cookies).watcher
+    assert watcher.changes(1, 60) is None
+    assert watcher.changes(1, 60) == Changes()
+    write(tmp_path / "sub" / "a.md", "edited")
+    write(tmp_path / "sub" / "ignored.bin")
+    (tmp_path / "sub" / "b.md").unlink()
+    write(tmp_path / "new" / "deep" / "c.md")
+    changes = watcher.changes(1, 60)
+    assert changes is not None
+    assert {"sub/a.md", "sub/b.md"} <= changes.files
+    assert "new" in changes.folders
+    assert watcher.changes(1, 60) == Changes()
+    assert list(cookies.folder.iterdir()) == []
+
+
+@LINUX_ONLY
+@pytest.mark.parametrize("upset", ["rules", "root", "distrust"])
+def test_changes_are_unknown_after_what_upsets_the_watches(
+    start: Callable[..., Watching], tmp_path: Path, cookies: Cookies, upset: str
+) -> None:
+    top = tmp_path / "top"
+    write(top / "sub" / "a.md")
+    watcher = start(top, cookies=cookies).watcher
+    watcher.changes(1, 60)
+    assert watcher.changes(1, 60) == Changes()
+    if upset == "rules":
+        write(top / "sub" / ".gitignore", "b.md\n")
+    elif upset == "root":
+        top.rename(tmp_path / "old")
+        write(top / "sub" / "b.md")
+    else:
+        watcher.distrust(1)
+    assert watcher.changes(1, 60) is None
+    assert eventually(lambda: watcher.changes(1, 60) == Changes())
+
+
+def test_changes_are_unknown_after_an_overflow(
+    start: Callable[..., Watching], tmp_path: Path, cookies: Cookies
+) -> None:
+    delivered: list[Callable[[Event], None]] = []
+
+    class Echo(LimitedSource):
+        """Tells of each cookie, and of nothing else."""
+
+        def watch(self, path: str, *, follow: bool) -> int:
+            token = super().watch(path, follow=follow)
+            if path == str(cookies.folder):
+                threading.Thread(target=self.tell, args=(token,), daemon=True).start()
+            return token
+
+        def tell(self, token: int) -> None:
+            told: set[str] = set()
+            while not self.closed:
+                for path in cookies.folder.iterdir():
+                    if path.name not in told:
+                        told.add(path.name)
+                        delivered[0](Event(token, path.name, False, Change.APPEARED))
+                time.sleep(0.001)
+
+    def open_it(deliver: Callable[[Event], None]) -> LimitedSource:
+        delivered.append(deliver)
+        return Echo(100)
+
+    watcher = start(tmp_path, open_source=open_it, cookies=cookies).watcher
+    assert eventually(lambda: watcher.changes(1, 60) == Changes())
+    # The root's token: the cookies' folder was watched first.
+    delivered[0](Event(2, "", True, Change.OVERFLOW))
+    assert watcher.changes(1, 60) is None
+    assert eventually(lambda: watcher.changes(1, 60) == Changes())
+
+
+def test_changes_are_unknown_where_no_cookie_comes_back(
+    start: Callable[..., Watching], tmp_path: Path, cookies: Cookies
+) -> None:
+    silent = start(tmp_path, open_source=lambda _: LimitedSource(100), cookies=cookies)
+    assert silent.watcher.changes(1, 0.01) is None
+    polled = start(tmp_path, poll=True, cookies=cookies)
+    assert polled.watcher.changes(1, 60) is None
+    assert start(tmp_path).watcher.changes(1, 60) is None
+    assert polled.watcher.changes(7, 60) is None
+
+
+@LINUX_ONLY
+def test_more_changes_than_are_worth_telling_apart_are_unknown(
+    start: Callable[..., Watching], tmp_path: Path, cookies: Cookies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilotd.ingest.watch._MAX_CHANGES", 20)
+    watcher = start(tmp_path, cookies=cookies).watcher
+    watcher.changes(1, 60)
+    for number in range(30):
+        write(tmp_path / f"{number}.md")
+    assert watcher.changes(1, 60) is None
+    assert watcher.changes(1, 60) == Changes()
+
+
+@LINUX_ONLY
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+def test_changes_are_unknown_where_something_is_mounted_below(
+    start: Callable[..., Watching], tmp_path: Path, cookies: Cookies
+) -> None:
+    write(tmp_path / "disk" / "a.md")
+    watcher = start(tmp_path, cookies=cookies).watcher
+    watcher.changes(1, 60)
+    assert watcher.changes(1, 60) == Changes()
+    done = subprocess.run(["mount", "-t", "tmpfs", "none", tmp_path / "disk"], check=False)
+    if done.returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        assert watcher.changes(1, 60) is None
+        assert watcher.changes(1, 60) is None
+    finally:
+        subprocess.run(["umount", tmp_path / "disk"], check=True)
