@@ -52,6 +52,8 @@ from copilotd.types import (
     SearchResult,
     SectionText,
     Status,
+    Support,
+    Usage,
 )
 
 # Requests that run at once; further ones wait for a thread. Status and hello have threads of their own, so
@@ -395,6 +397,8 @@ def answer_json(answer: Answer) -> JSONObject:
         "freshness": freshness_json(answer.freshness),
         "timings_ms": dict(answer.timings_ms),
         "dropped_marks": answer.dropped_marks,
+        "support": [support_json(support) for support in answer.support],
+        "usage": None if answer.usage is None else usage_json(answer.usage),
         "notices": [printable(notice) for notice in answer.notices],
         "closest": [citation_json(citation) for citation in answer.closest],
         "metric_line": printable(metric_line(answer)) if answer.verdict.known else "",
@@ -435,6 +439,28 @@ def trace_json(trace: DeepTrace) -> JSONObject:
             {"relative_path": printable(path), "score": round(score, 4)} for path, score in trace.documents
         ],
         "refined_for": [printable(topic) for topic in trace.refined_for],
+    }
+
+
+def support_json(support: Support) -> JSONObject:
+    """Returns what the check of one sentence found."""
+    return {
+        "sentence": printable(support.sentence),
+        "keys": list(support.keys),
+        "score": support.score,
+        "supported": support.supported,
+        "reason": printable(support.reason),
+        "missing": [printable(fact) for fact in support.missing],
+    }
+
+
+def usage_json(usage: Usage) -> JSONObject:
+    """Returns what an answer cost; ``cost`` is null where no price is set."""
+    return {
+        "tokens_in": usage.tokens_in,
+        "tokens_out": usage.tokens_out,
+        "cached": usage.cached,
+        "cost": None if usage.cost is None else round(usage.cost, 6),
     }
 
 

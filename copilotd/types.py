@@ -1028,6 +1028,7 @@ class Status:
     index_dir: str
     provider: str
     llm_model: str
+    reading: str = ""
 
 
 @dataclass(frozen=True, slots=True)

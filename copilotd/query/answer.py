@@ -8,13 +8,18 @@ from dataclasses import replace
 from copilotd.query.cite import answer_from_passages, make_citations, render_label
 from copilotd.query.extract import Passage, compose, extract
 from copilotd.query.gate import handle_below_threshold
+from copilotd.query.pack import Siblings
 from copilotd.types import (
     Answer,
     Citation,
     ConfidenceLevel,
+    Finished,
     Freshness,
+    Grounding,
+    Prices,
     Provider,
     Retrieval,
+    Usage,
     Verdict,
 )
 
@@ -24,6 +29,7 @@ Quote = Callable[[Retrieval], Sequence[Passage]]
 # Sections named beside a refusal as the nearest ones.
 _CLOSEST = 3
 _MAX_PASSAGES = 3
+_AS_SET = Grounding()
 
 
 def best_passages(retrieval: Retrieval) -> Sequence[Passage]:
@@ -40,6 +46,8 @@ def answer_question(
     on_delta: Callable[[str], None] | None,
     cancelled: Callable[[], bool],
     quote: Quote = best_passages,
+    grounding: Grounding = _AS_SET,
+    siblings: Siblings | None = None,
 ) -> Answer:
     """Composes the answer to a question from what was retrieved for it.
 
@@ -51,6 +59,8 @@ def answer_question(
         on_delta: Sees the answer as it comes.
         cancelled: Whether the client is gone.
         quote: Chooses what is quoted where no model answers.
+        grounding: The model's window, and how its answer is checked.
+        siblings: The chunks of each hit's section, which a model reads whole where they fit.
 
     Raises:
         SettingsError: The provider's key or model is missing.
@@ -63,21 +73,40 @@ def answer_question(
     if provider is None:
         return _quote(retrieval, verdict, on_delta, quote)
     grounded = answer_from_passages(
-        retrieval.query, retrieval.hits, provider, on_delta, cancelled, max_tokens=max_tokens
+        retrieval.query,
+        retrieval.hits,
+        provider,
+        on_delta,
+        cancelled,
+        max_tokens=max_tokens,
+        grounding=grounding,
+        siblings=siblings,
     )
+    usage = usage_of(grounded.finished, grounding.prices)
     if grounded.uncited:
         # The law that every claim carries a citation holds for the model's words, too.
         withheld = f"The answer of {provider.name} ({provider.model}) cited nothing and was withheld"
         quoted = _quote(retrieval, verdict, on_delta, quote)
         instead = "; the documents are quoted instead." if quoted.citations else "."
         return replace(
-            quoted, dropped_marks=grounded.dropped, notices=(*grounded.notices, f"{withheld}{instead}")
+            quoted,
+            dropped_marks=grounded.dropped,
+            usage=usage,
+            notices=(*grounded.notices, f"{withheld}{instead}"),
         )
-    if grounded.unknown:
+    notices = grounded.notices
+    if grounded.unsupported:
+        notices = (
+            *notices,
+            f"The answer of {provider.name} ({provider.model}) was withheld: the passages it cites bear out none of"
+            " it. With --extractive the documents are quoted instead.",
+        )
+    if grounded.unknown or grounded.unsupported:
         # The sentence is ours: the model's own could claim anything behind "I don't know".
-        verdict = replace(
-            verdict, known=False, level=ConfidenceLevel.INSUFFICIENT, reason="the model found no answer"
+        reason = (
+            "the model found no answer" if grounded.unknown else "the passages bear out nothing of the answer"
         )
+        verdict = replace(verdict, known=False, level=ConfidenceLevel.INSUFFICIENT, reason=reason)
         refusal = handle_below_threshold(retrieval.query, -1.0, 0.0) or ""
         answer = _answer(retrieval, verdict, refusal, (), closest=_closest(retrieval))
     else:
@@ -88,8 +117,24 @@ def answer_question(
         model=provider.model,
         needs_more=verdict.level is not ConfidenceLevel.HIGH or grounded.incomplete,
         dropped_marks=grounded.dropped,
-        notices=grounded.notices,
+        notices=notices,
+        support=grounded.support,
+        usage=usage,
     )
+
+
+def usage_of(finished: Finished | None, prices: Prices) -> Usage:
+    """Returns what an answer cost; no cost where a price or a count it needs is missing."""
+    if finished is None:
+        return Usage()
+    sent, written, cached = finished.input_tokens, finished.output_tokens, finished.cached_tokens
+    cost = None
+    if (prices.input or prices.output) and sent is not None and written is not None:
+        again = cached or 0
+        cost = (
+            (sent - again) * prices.input + again * (prices.cached or prices.input) + written * prices.output
+        ) / 1_000_000
+    return Usage(sent, written, cached, cost)
 
 
 def metric_line(answer: Answer) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 # Not the standard library's: before Python 3.11.5 its possessive quantifiers match wrongly around groups (gh-106052).
 import regex as re
 
-from copilotd.query.evidence import DROPPED, LABEL_END, LABEL_START
+from copilotd.query.evidence import DROPPED, label_signal
 from copilotd.query.marks import CLOSERS, LONGEST_MARK, OPENERS, Mark, Marks, Undecided
 from copilotd.text import bracketed, printable
 from copilotd.types import Citation
@@ -87,6 +87,7 @@ class CitationStream:
         self.used: list[Citation] = []
         self.dropped = 0
         self._marks = Marks(citations)
+        self._numbers = {key: number for number, key in enumerate(citations)}
         self._sources = None if sources is None else tuple(sources)
         self._buffer = ""
         self._fence = ""
@@ -327,20 +328,24 @@ class CitationStream:
             # A mark made into a link: the place it leads to is ours to say.
             end = target_end
         shown: list[str] = []
+        again = ""
         for citation in mark.named:
             if citation not in self.used:
                 self.used.append(citation)
             label = render_label(citation)
+            number = self._numbers[citation.key]
             if label not in self._adjacent:
-                shown.append(f"{LABEL_START}{label}{LABEL_END}" if self._signals else label)
+                shown.append(label_signal(label, number) if self._signals else label)
                 self._adjacent.add(label)
+            elif self._signals:
+                again += label_signal("", number)
         self.dropped += mark.unknown
         if not shown:
-            return end, DROPPED if self._signals and mark.unknown else ""
+            return end, again + (DROPPED if self._signals and mark.unknown else "")
         before = self._line[-1:]
         if not lead and before and not before.isspace() and before not in _OPENING:
             lead = " "
-        return end, lead + " ".join(shown)
+        return end, lead + " ".join(shown) + again
 
     def _closing(self, start: int, final: bool) -> int | None:
         """Returns where the bracket at ``start`` closes; -1 where it doesn't, None where that is open."""
@@ -430,6 +435,7 @@ class CitationStream:
         inner = CitationStream({}, self._sources, signals=self._signals)
         inner._line = "x"  # not at a line's start
         inner._marks = self._marks
+        inner._numbers = self._numbers
         inner.used = self.used
         shown = inner.feed(words) + inner.close()
         self.dropped += inner.dropped

@@ -10,26 +10,31 @@ from typing import Any
 from copilotd.errors import Cancelled, ProviderError
 from copilotd.llm.completion import DEFAULT_MAX_TOKENS, close_stream, get_completion, never_cancelled
 from copilotd.query.citation_stream import CitationStream, render_label
-from copilotd.query.evidence import Links, Sentences
+from copilotd.query.evidence import UNVERIFIED, Links
 from copilotd.query.extract import Passage, compose
 from copilotd.query.gate import handle_below_threshold
-from copilotd.query.prompt import SYSTEM_PROMPT, Packed, key_of, pack, render_prompt
+from copilotd.query.pack import Packed, Siblings, key_of, pack, passage_budget, shorten_question
+from copilotd.query.prompt import SYSTEM_PROMPT, render_prompt
+from copilotd.query.sentences import Sentences
+from copilotd.query.support import SupportChecker, heading_of
 from copilotd.text import one_line
 from copilotd.types import (
     DEFAULT_NAMESPACE,
     ChunkMetadata,
     Citation,
+    CitationCheck,
     CompletionRequest,
     Finished,
+    Grounding,
     Hit,
     Message,
     Provider,
     StoredChunk,
+    Support,
     TextDelta,
 )
 
 __all__ = [
-    "DEFAULT_BUDGET_CHARS",
     "CitationStream",
     "GroundedAnswer",
     "answer_from_passages",
@@ -39,15 +44,13 @@ __all__ = [
     "render_label",
 ]
 
-# About 6,000 tokens: fits the smallest windows in use (8k) beside system prompt and answer.
-DEFAULT_BUDGET_CHARS = 20_000
-
 _PREVIEW_CHARS = 160
 
 _UNKNOWN = re.compile(r"^\W*I (?:don['’]t|do not) know\b", re.IGNORECASE)
 
-# A source of the model's words: given prompt and system prompt, the pieces and the end.
-Words = Callable[[str, str], Iterator[TextDelta | Finished]]
+# A source of the model's words: given the user's turn and the system prompt, the pieces and the end.
+Words = Callable[[Message, str], Iterator[TextDelta | Finished]]
+_AS_SET = Grounding()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class GroundedAnswer:
         notices: What the reader must know beside the text.
         unknown: The model says it doesn't know and cites nothing; its words are not shown.
         uncited: The model's words hold no valid mark; they are withheld and ``text`` is empty.
+        unsupported: It cites passages, but they bear out none of its sentences; withheld likewise.
+        support: What the check of each sentence found.
         incomplete: Cut off, broken off or refused.
     """
 
@@ -73,6 +78,8 @@ class GroundedAnswer:
     unknown: bool = False
     incomplete: bool = False
     uncited: bool = False
+    unsupported: bool = False
+    support: tuple[Support, ...] = ()
 
 
 def make_citations(hits: Sequence[Hit]) -> dict[str, Citation]:
@@ -118,10 +125,11 @@ def answer_from_passages(
     provider: Provider,
     on_delta: Callable[[str], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
-    budget: int = DEFAULT_BUDGET_CHARS,
     max_tokens: int = DEFAULT_MAX_TOKENS,
+    grounding: Grounding = _AS_SET,
+    siblings: Siblings | None = None,
 ) -> GroundedAnswer:
-    """Asks ``provider`` to answer from ``hits`` and checks every mark of what it says.
+    """Asks ``provider`` to answer from ``hits`` and checks every mark and sentence of what it says.
 
     Args:
         query: The question.
@@ -129,8 +137,9 @@ def answer_from_passages(
         provider: The LLM.
         on_delta: Sees the checked words as they come.
         cancelled: Asked many times a second; true closes the connection.
-        budget: How many characters of passages may be sent.
         max_tokens: Limit of the answer.
+        grounding: The model's window, and how the answer is checked.
+        siblings: The chunks of each hit's section; see :func:`copilotd.query.pack.pack`.
 
     Raises:
         ProviderError: Nothing was answered. Where cited words had come before the failure they are returned
@@ -138,18 +147,30 @@ def answer_from_passages(
         Cancelled: ``cancelled()`` turned true.
     """
 
-    def words(prompt: str, system: str) -> Iterator[TextDelta | Finished]:
-        request = CompletionRequest(system, (Message("user", prompt),), max_tokens)
+    def words(turn: Message, system: str) -> Iterator[TextDelta | Finished]:
+        if not grounding.follow_ups:
+            turn = replace(turn, reused=0)
+        request = CompletionRequest(system, (turn,), max_tokens)
         return provider.stream(request, cancelled or never_cancelled)
 
-    return _grounded(query, hits, words, on_delta, budget)
+    asked = shorten_question(query, grounding.context_tokens)
+    packed = pack(hits, passage_budget(grounding.context_tokens, max_tokens, SYSTEM_PROMPT, asked), siblings)
+    answer = _grounded(asked, packed, words, on_delta, grounding)
+    if asked == query:
+        return answer
+    return replace(
+        answer, notices=("The question was shortened to fit the model's context.", *answer.notices)
+    )
 
 
 def _grounded(
-    query: str, hits: Sequence[Hit], words: Words, on_delta: Callable[[str], None] | None, budget: int
+    query: str,
+    packed: Packed,
+    words: Words,
+    on_delta: Callable[[str], None] | None,
+    grounding: Grounding,
 ) -> GroundedAnswer:
-    packed = pack(hits, budget)
-    checked = _Checked(packed, on_delta)
+    checked = _Checked(packed, on_delta, grounding)
     notices = [packed.notice] if packed.notice else []
     finished: Finished | None = None
     events = words(render_prompt(query, packed), SYSTEM_PROMPT)
@@ -163,7 +184,7 @@ def _grounded(
         raise
     except ProviderError as error:
         checked.close()
-        if not checked.cited:
+        if not checked.holds:
             raise
         notices.append(f"The answer is incomplete. {error.message}")
     else:
@@ -174,30 +195,44 @@ def _grounded(
     notices += _notices(finished, checked, unknown)
     return GroundedAnswer(
         checked.text,
-        tuple(checked.marks.used),
+        _shown_citations(checked),
         checked.marks.dropped,
         finished,
         tuple(notices),
         unknown,
         finished is None or finished.reason != "end",
         not checked.cited and not unknown,
+        checked.cited and not checked.holds,
+        tuple(checked.sentences.supports),
     )
 
 
+def _shown_citations(checked: _Checked) -> tuple[Citation, ...]:
+    """Returns the citations that are in the text: a removed sentence takes its own with it."""
+    text = checked.text
+    return tuple(citation for citation in checked.marks.used if render_label(citation) in text)
+
+
 class _Checked:
-    """A model's words on their way to the reader; nothing passes before the first valid mark.
+    """A model's words on their way to the reader; nothing passes before the first sentence that holds.
 
     Attributes:
         marks: Which passages they cite.
-        sentences: Which of them carry no citation.
+        sentences: What became of each sentence.
     """
 
-    def __init__(self, packed: Packed, on_delta: Callable[[str], None] | None) -> None:
+    def __init__(self, packed: Packed, on_delta: Callable[[str], None] | None, grounding: Grounding) -> None:
         citations = _sent_citations(packed)
         sources = [text for passage in packed.passages for text in (passage.hit.chunk.context, passage.text)]
         labels = [render_label(citation) for citation in citations.values()]
         self.marks = CitationStream(citations, sources, signals=True)
-        self.sentences = Sentences()
+        texts = {
+            passage.key: (heading_of(passage.hit), f"{passage.hit.chunk.context}\n{passage.text}")
+            for passage in packed.passages
+        }
+        self._check = check = grounding.check
+        checker = SupportChecker(texts, grounding.encoder, overlap=check is not CitationCheck.OFF)
+        self.sentences = Sentences(tuple(texts), checker.check, strict=check is CitationCheck.STRICT)
         self._links = Links([*sources, *labels])
         self._on_delta = on_delta
         self._shown: list[str] = []
@@ -208,8 +243,13 @@ class _Checked:
         return bool(self.marks.used)
 
     @property
+    def holds(self) -> bool:
+        """Whether there is a sentence that its citation bears out; with the check off, a citation."""
+        return self.cited if self._check is CitationCheck.OFF else self.sentences.grounded
+
+    @property
     def text(self) -> str:
-        """What may be shown; empty where nothing is cited."""
+        """What may be shown; empty where nothing holds."""
         return "".join(self._shown).strip()
 
     @property
@@ -225,7 +265,7 @@ class _Checked:
 
     def _pass(self, text: str) -> None:
         self._held.append(text)
-        if self.cited and (ready := "".join(self._held)):
+        if self.holds and (ready := "".join(self._held)):
             self._held.clear()
             self._shown.append(ready)
             if self._on_delta is not None:
@@ -236,11 +276,14 @@ def _notices(finished: Finished | None, checked: _Checked, unknown: bool) -> Ite
     if finished is not None and finished.reason == "length":
         yield "The answer was cut at the output limit; MAX_ANSWER_TOKENS raises it."
     if finished is not None and finished.reason == "refusal":
-        yield "The model refused to answer further." if checked.cited else "The model refused to answer."
+        yield "The model refused to answer further." if checked.holds else "The model refused to answer."
     if dropped := checked.marks.dropped:
         some = f"{dropped} citations name" if dropped > 1 else "1 citation names"
         yield f"{some} nothing that was sent to the model; removed."
-    if checked.cited and (last := checked.sentences.trailing):
+    if not checked.holds:
+        return
+    yield from _check_notices(checked.sentences)
+    if last := checked.sentences.trailing:
         yield (
             f"The last {last} sentences carry no citation."
             if last > 1
@@ -248,37 +291,53 @@ def _notices(finished: Finished | None, checked: _Checked, unknown: bool) -> Ite
         )
 
 
+def _check_notices(sentences: Sentences) -> Iterator[str]:
+    failed = [support for support in sentences.supports if not support.supported]
+    if removed := sentences.removed:
+        some = f"{removed} sentences were" if removed > 1 else "1 sentence was"
+        yield f"{some} removed that the passages do not bear out."
+    elif failed:
+        some = f"{len(failed)} sentences" if len(failed) > 1 else "1 sentence"
+        colon = "; what it names stands in none of them" if any(support.missing for support in failed) else ""
+        yield f"{UNVERIFIED} marks {some} that the cited passages do not bear out{colon}."
+    foreign = sum(support.reason.startswith("in another language") for support in sentences.supports)
+    if foreign:
+        some = f"{foreign} sentences are" if foreign > 1 else "1 sentence is"
+        yield f"{some} in another language than the passages: only numbers and names were checked."
+
+
 def build_answer_with_citations(
     query: str,
     retrieved_chunks: Sequence[Mapping[str, Any]],
     *,
     complete: Callable[[str, str], str] | None = None,
-    budget: int = DEFAULT_BUDGET_CHARS,
+    grounding: Grounding = _AS_SET,
 ) -> str:
     """Returns the answer to ``query`` from ``retrieved_chunks``, its marks checked and rendered.
 
-    Where the model cites none of them, the best one is quoted instead; where it doesn't know, the answer is
-    the refusal.
+    Where the model cites none of them, the best one is quoted instead; where it doesn't know, or they bear out
+    nothing of what it says, the answer is the refusal.
 
     Args:
         query: The question.
         retrieved_chunks: ``{"text": str, "metadata": ChunkMetadata, "score": float}`` each, best first.
         complete: Given prompt and system prompt, the model's words; None for :func:`get_completion`.
-        budget: How many characters of passages may be sent.
+        grounding: The model's window, and how the answer is checked.
 
     Raises:
         SettingsError: (a RuntimeError) No provider is set, or its key or model is missing.
         ProviderError: The provider did not give a usable answer.
     """
 
-    def words(prompt: str, system: str) -> Iterator[TextDelta | Finished]:
+    def words(turn: Message, system: str) -> Iterator[TextDelta | Finished]:
         ask = complete or get_completion
-        yield TextDelta(ask(prompt, system))
+        yield TextDelta(ask(turn.content, system))
         yield Finished("end")
 
     hits = [_as_hit(number, chunk) for number, chunk in enumerate(retrieved_chunks)]
-    answer = _grounded(query, hits, words, None, budget)
-    if answer.unknown:
+    budget = passage_budget(grounding.context_tokens, DEFAULT_MAX_TOKENS, SYSTEM_PROMPT, query)
+    answer = _grounded(query, pack(hits, budget), words, None, grounding)
+    if answer.unknown or answer.unsupported:
         return handle_below_threshold(query, -1.0, 0.0) or ""
     if answer.uncited and hits:
         return compose([_whole(hits[0])])[0]

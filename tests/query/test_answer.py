@@ -81,7 +81,7 @@ def test_words_that_cite_nothing_give_way_to_a_quotation(
 
 
 def test_cited_words_are_the_answer(retrieval: Retrieval) -> None:
-    answer, streamed = ask(retrieval, Scripted("It is 1200 ", "degrees [A", "]."))
+    answer, streamed = ask(retrieval, Scripted("It is 1200 ", "degrees [B", "]."))
     assert answer.text == streamed
     assert answer.text.startswith("It is 1200 degrees [")
     assert (answer.provider, answer.model) == ("openai", "gpt-test")

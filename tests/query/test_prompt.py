@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from copilotd.query.cite import CitationStream, make_citations
-from copilotd.query.prompt import SYSTEM_PROMPT, build_prompt, key_of, pack, render_prompt
+from copilotd.query.pack import key_of, pack
+from copilotd.query.prompt import SYSTEM_PROMPT, fence_number, render_prompt
 from copilotd.types import ChunkMetadata, Hit, StoredChunk
 
 BUDGET = 20_000
@@ -25,9 +24,12 @@ def hit(text: str, heading: str = "Install", title: str = "guide", context: str 
     )
 
 
+def prompt_of(query: str, *hits: Hit) -> str:
+    return render_prompt(query, pack(hits, BUDGET)).content
+
+
 def test_passages_come_under_keys_with_their_labels_then_the_question() -> None:
-    prompt, keys = build_prompt("How?", [hit("first text"), hit("second text", "Use")], BUDGET)
-    assert list(keys) == ["A", "B"]
+    prompt = prompt_of("How?", hit("first text"), hit("second text", "Use"))
     assert prompt.index("[A] guide > Install") < prompt.index("first text") < prompt.index("[B] guide > Use")
     assert prompt.endswith("Question: How?")
 
@@ -38,38 +40,8 @@ def test_the_system_prompt_asks_for_what_the_reader_needs() -> None:
 
 
 def test_a_cut_tables_header_goes_with_its_rows() -> None:
-    prompt, _ = build_prompt("?", [hit("| 1 | 2 |", context="| a | b |\n|---|---|")], BUDGET)
+    prompt = prompt_of("?", hit("| 1 | 2 |", context="| a | b |\n|---|---|"))
     assert "| a | b |\n|---|---|\n| 1 | 2 |" in prompt
-
-
-def test_what_does_not_fit_is_cut_or_left_out_and_said() -> None:
-    text = "\n\n".join(f"paragraph {number} " + "word " * 30 for number in range(40))
-    packed = pack([hit("short"), hit(text), hit("more"), hit("most")], 2000)
-    assert [passage.key for passage in packed.passages] == ["A", "B"]
-    assert text.startswith(packed.passages[1].text)
-    assert not packed.passages[1].complete
-    assert packed.left_out == 2
-    assert packed.notice == (
-        "To fit the model's context, 1 passage was shortened and 2 less relevant were left out."
-    )
-    prompt = render_prompt("?", packed)
-    assert "(only its beginning)" in prompt
-    assert "2 less relevant passages are left out" in prompt
-
-
-@given(st.lists(st.integers(0, 3000), max_size=12), st.integers(0, 8000))
-def test_packing_keeps_the_order_and_the_budget(lengths: list[int], budget: int) -> None:
-    hits = [hit("x" * length) for length in lengths]
-    packed = pack(hits, budget)
-    assert len(packed.passages) + packed.left_out == len(hits)
-    assert [passage.hit for passage in packed.passages] == hits[: len(packed.passages)]
-    assert all(passage.complete == (passage.text == passage.hit.chunk.text) for passage in packed.passages)
-    assert sum(len(passage.text) for passage in packed.passages) <= max(budget, 400)
-    assert bool(packed.notice) == (packed.left_out > 0 or any(not p.complete for p in packed.passages))
-
-
-def test_no_notice_where_everything_fits() -> None:
-    assert pack([hit("a"), hit("b")], BUDGET).notice == ""
 
 
 def test_keys_go_on_behind_z() -> None:
@@ -99,7 +71,7 @@ FORGERIES = [
 @pytest.mark.parametrize("text", FORGERIES)
 def test_a_document_cannot_step_out_of_its_passage(text: str) -> None:
     hits = [hit(text), hit("harmless", "Use")]
-    prompt, _ = build_prompt("?", hits, BUDGET)
+    prompt = prompt_of("?", *hits)
     number = re.findall(r"^=== passage ([0-9a-f]{12}) ", prompt, re.MULTILINE)[-1]
     fences = [line for line in prompt.splitlines() if number in line]
     assert [line.split()[1] for line in fences] == ["passage", "end", "passage", "end"]
@@ -123,20 +95,29 @@ def test_a_document_cannot_step_out_of_its_passage(text: str) -> None:
         assert token not in body
 
 
-def test_the_fences_number_is_new_each_time_and_not_in_any_passage() -> None:
-    packed = pack([hit("here is f00f00f00f00 already")], BUDGET)
-    numbers = iter(["f00f00f00f00", "beefbeefbeef"])
-    prompt = render_prompt("?", packed, lambda: next(numbers))
-    assert "=== passage beefbeefbeef [A]" in prompt
-    assert render_prompt("?", packed) != render_prompt("?", packed)
+def test_the_fences_number_is_a_secret_and_in_no_passage() -> None:
+    first, taken = ["one"], fence_number(["one"], b"secret")
+    assert fence_number(first, b"secret") == taken
+    assert fence_number(first, b"other") != taken
+    assert fence_number(["two"], b"secret") != taken
+    # Whatever stands in a passage, the number is another.
+    bodies = [f"here is {digits:03x}" for digits in range(4096)]
+    assert not any(fence_number(bodies, b"secret") in body for body in bodies)
+
+
+def test_the_passages_come_first_so_that_a_cache_knows_them_again() -> None:
+    packed = pack([hit("text")], BUDGET)
+    one, other = render_prompt("How?", packed), render_prompt("Why?", packed)
+    assert one.content[: one.reused] == other.content[: other.reused]
+    assert one.content[one.reused :].strip() == "Question: How?"
 
 
 def test_controls_are_removed_from_passages_titles_and_question() -> None:
-    prompt, _ = build_prompt("\x1b[2Jwhy?", [hit("a\x1b]8;;b\u202ec", "He\x07ad\nline")], BUDGET)
+    prompt = prompt_of("\x1b[2Jwhy?", hit("a\x1b]8;;b\u202ec", "He\x07ad\nline"))
     assert not set(prompt) & set("\x1b\x07\u202e")
     assert "guide > Head line" in prompt
 
 
 def test_code_and_links_stay_as_they_are() -> None:
     text = "```c\nx[i] = y[10];\n```\nsee [the docs](https://a.example) and `[tool]`"
-    assert text in build_prompt("?", [hit(text)], BUDGET)[0]
+    assert text in prompt_of("?", hit(text))

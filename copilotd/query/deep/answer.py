@@ -169,6 +169,7 @@ class _Answering:
             max_tokens=self._question.max_tokens,
             on_delta=self._means.on_delta,
             cancelled=self._means.cancelled,
+            grounding=self._means.grounding,
             quote=lambda _: passages,
         )
         self._means.clock.lap("answer")

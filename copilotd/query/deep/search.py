@@ -24,6 +24,7 @@ from copilotd.types import (
     Context,
     Encoder,
     Finished,
+    Grounding,
     Hit,
     IndexReader,
     Provider,
@@ -85,6 +86,7 @@ class Means:
         on_delta: Sees the answer as it comes.
         cancelled: Whether the client is gone.
         clock: Times the steps.
+        grounding: How a model's answer is checked.
     """
 
     look: Look
@@ -94,6 +96,7 @@ class Means:
     on_delta: Callable[[str], None] | None = None
     cancelled: Callable[[], bool] = lambda: False
     clock: Clock = field(default_factory=Clock)
+    grounding: Grounding = field(default_factory=Grounding)
 
 
 class Searcher:

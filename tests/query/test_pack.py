@@ -1,0 +1,127 @@
+"""What of the passages is sent: the order, the budget in tokens, neighbours and whole sections."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copilotd.query.pack import (
+    estimate_tokens,
+    pack,
+    passage_budget,
+    shorten_question,
+)
+from copilotd.query.prompt import render_prompt
+from copilotd.types import ChunkMetadata, Hit, StoredChunk
+
+PLENTY = 100_000
+
+
+def hit(
+    text: str, number: int = 1, heading: str = "Install", start: int = 0, document: int = 0, line: int = 1
+) -> Hit:
+    lines = tuple(range(line, line + text.count("\n") + 1))
+    metadata = ChunkMetadata(
+        "guide",
+        heading,
+        1.0,
+        "/docs/guide.md",
+        number,
+        len(text),
+        (heading,),
+        "guide.md",
+        lines[0],
+        lines[-1],
+    )
+    chunk = StoredChunk(
+        number, document or number, "default", "", text, start, start + len(text), lines, (), "", metadata
+    )
+    return Hit(chunk, 1.0 / number, 0.5, 0.0)
+
+
+def test_what_does_not_fit_is_cut_or_left_out_and_said() -> None:
+    text = "\n\n".join(f"paragraph {number} " + "word " * 30 for number in range(40))
+    packed = pack([hit("short", 1), hit(text, 2), hit("more", 3), hit("most", 4)], 700)
+    assert [passage.key for passage in packed.passages] == ["A", "B"]
+    assert text.startswith(packed.passages[1].text)
+    assert not packed.passages[1].complete
+    assert packed.left_out == 2
+    assert packed.notice == (
+        "To fit the model's context, 1 passage was shortened and 2 less relevant were left out."
+    )
+    prompt = render_prompt("?", packed).content
+    assert "(only its beginning)" in prompt
+    assert "2 less relevant passages are left out" in prompt
+
+
+@given(st.lists(st.integers(0, 3000), max_size=12), st.integers(0, 3000))
+def test_packing_keeps_the_order_and_the_budget(lengths: list[int], budget: int) -> None:
+    hits = [hit("x" * length, number) for number, length in enumerate(lengths, 1)]
+    packed = pack(hits, budget)
+    assert len(packed.passages) + packed.left_out == len(hits)
+    assert [passage.hit for passage in packed.passages] == hits[: len(packed.passages)]
+    assert all(passage.complete == (passage.text == passage.hit.chunk.text) for passage in packed.passages)
+    assert sum(estimate_tokens(passage.text) for passage in packed.passages) <= max(budget, 131)
+    assert bool(packed.notice) == (packed.left_out > 0 or any(not p.complete for p in packed.passages))
+
+
+def test_no_notice_where_everything_fits() -> None:
+    assert pack([hit("a", 1), hit("b", 2)], PLENTY).notice == ""
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_neighbours_of_one_section_become_one_passage(order: tuple[int, ...]) -> None:
+    text = "one\ntwo\nthree\nfour\nfive\nsix\n"
+    cuts = [(0, 14), (8, 19), (19, 28)]
+    chunks = [
+        hit(text[start:end], number, start=start, document=9, line=1 + text[:start].count("\n"))
+        for number, (start, end) in enumerate(cuts, 1)
+    ]
+    packed = pack([*(chunks[place] for place in order), hit("else", 4)], PLENTY)
+    first, last = packed.passages
+    assert first.text == text
+    assert (first.hit.chunk.metadata.line_start, first.hit.chunk.metadata.line_end) == (1, 7)
+    assert first.hit.chunk.line_numbers == (1, 2, 3, 4, 5, 6, 7)
+    assert last.text == "else"
+
+
+def test_what_only_lies_near_stays_apart() -> None:
+    one, other = hit("one", 1, start=0, document=9), hit("two", 2, start=4, document=9)
+    assert len(pack([one, other], PLENTY).passages) == 2
+    elsewhere = hit("two", 2, "Other", start=3, document=9)
+    assert len(pack([one, elsewhere], PLENTY).passages) == 2
+    assert len(pack([one, hit("two", 2, start=3, document=8)], PLENTY).passages) == 2
+
+
+def test_a_section_goes_in_whole_where_everything_fits() -> None:
+    text = "".join(f"line {number} of the section\n" for number in range(30))
+    middle = len(text) // 3
+    pieces = [(0, middle), (middle, 2 * middle), (2 * middle, len(text))]
+    chunks = [hit(text[a:b], n, start=a, document=9).chunk for n, (a, b) in enumerate(pieces, 1)]
+    siblings = {chunks[1].id: chunks}
+    found = hit(text[middle : 2 * middle], 2, start=middle, document=9)
+    assert pack([found], PLENTY, siblings).passages[0].text == text
+    tight = estimate_tokens(found.chunk.text) + 100
+    assert pack([found], tight, siblings).passages[0].text == found.chunk.text
+
+
+def test_other_scripts_take_more_tokens() -> None:
+    assert estimate_tokens("烧制温度是多少" * 10) >= 70
+    assert estimate_tokens("word " * 100) < 200
+    assert estimate_tokens("ünïcödé") > estimate_tokens("unicode")
+
+
+def test_the_budget_leaves_room_for_rules_question_and_answer() -> None:
+    assert passage_budget(8192, 1024, "x" * 3000) == 8192 - 1024 - 100 - 1001
+    assert passage_budget(1000, 900, "x" * 3000) == 0
+
+
+def test_a_question_that_is_too_long_keeps_both_ends() -> None:
+    log = "line of a log " * 2000
+    asked = shorten_question(f"Why does it fail? {log} What do I do?", 2048)
+    assert asked.startswith("Why does it fail?")
+    assert asked.endswith("What do I do?")
+    assert "[…]" in asked
+    assert estimate_tokens(asked) <= 512
+    assert shorten_question("Short?", 2048) == "Short?"
