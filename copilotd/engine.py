@@ -34,6 +34,7 @@ from copilotd.ingest import isolate
 from copilotd.ingest.chunk import CHUNKER_VERSION
 from copilotd.ingest.cookie import Cookies
 from copilotd.ingest.parse import PARSERS_FINGERPRINT
+from copilotd.ingest.pdf_ocr import find_ocr
 from copilotd.ingest.watch import Watcher
 from copilotd.query.answer import MakeProvider, answer_question, metric_line
 from copilotd.query.deep.answer import answer_deeply
@@ -134,6 +135,7 @@ class Engine:
                 settings.max_file_bytes,
                 settings.pdf_seconds,
                 settings.pdf_memory_mb * 1024 * 1024,
+                find_ocr(settings.ocr_language, settings.ocr_seconds) if settings.ocr == "on" else None,
             ),
             fingerprint=f"{PARSERS_FINGERPRINT};chunk={CHUNKER_VERSION};words={ANALYSER_VERSION}",
             planner=planner,
@@ -430,7 +432,7 @@ class Engine:
                     on_stale=tell_stale(reporter),
                 )
             ]
-            if not self._reconciler.backlog() or time.monotonic() >= deadline:
+            if not self._reconciler.count_backlog() or time.monotonic() >= deadline:
                 break
             self._reconciler.wait_fresh(budget_s, deadline, reporter.cancelled)
             looked = time.monotonic()
@@ -570,7 +572,7 @@ class Engine:
     def status(self) -> Status:
         """Returns the engine's state; costs a few milliseconds."""
         roots = self.roots()
-        backlog = self._reconciler.backlog()
+        backlog = self._reconciler.count_backlog()
         with self._store.read() as view:
             skipped = view.skipped()
             warnings = view.warnings()
@@ -594,11 +596,12 @@ class Engine:
             chunks=sum(root.chunks for root in roots),
             windows=len(self._store.vectors),
             embedded_total=self._embedder.embedded_total,
-            pending=len(backlog) + pending_documents,
+            pending=backlog + pending_documents,
             pending_windows=pending_windows,
             generation=generation,
             skipped=tuple(dict.fromkeys((*skipped, *problems))),
             warnings=tuple(warnings),
+            reading=self._reconciler.reading(),
             errors=tuple(self._errors),
             index_dir=str(self.settings.index_dir),
             provider=self.settings.llm_provider or "extractive",

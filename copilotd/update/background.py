@@ -24,6 +24,8 @@ _FIRST_PAUSE_S = 2.0
 # Every so many periodic looks one trusts nothing that was remembered.
 _FULL_EVERY = 20
 _TRIM_EVERY_S = 600.0
+# The pause after a look that found work is at least so many times as long as the look took.
+_LOOK_SHARE = 20.0
 
 LoadEncoder = Callable[[LocatedModel], Encoder]
 
@@ -150,17 +152,20 @@ class ReconcileLoop:
                 # One root that is woken all the time must not keep the others from being looked at.
                 round_due = time.monotonic() >= next_round
                 due = everything if round_due else [root_id for root_id in everything if root_id in woken]
+                began = time.monotonic()
                 found = self._look_at(due, every_file=round_due, full=round_due and periodic % _FULL_EVERY == 0)
                 self.swept.set()
                 if round_due:
                     periodic += 1
                     pause = min(pause * 2, self._reconcile_s)
+                took = time.monotonic() - began
                 if found:
-                    pause = min(_FIRST_PAUSE_S, self._reconcile_s)
+                    # While thousands of files are read, looking at them all must not be most of the work.
+                    pause = min(max(_FIRST_PAUSE_S, _LOOK_SHARE * took), self._reconcile_s)
                 if round_due or found:
                     next_round = time.monotonic() + pause
                 self.replan()
-                if time.monotonic() - trimmed > _TRIM_EVERY_S and not self._reconciler.backlog():
+                if time.monotonic() - trimmed > _TRIM_EVERY_S and not self._reconciler.count_backlog():
                     trimmed = time.monotonic()
                     self._writer.run(lambda: self._store.trim_vectors(self._vector_cache_bytes), urgent=False)
             except ShuttingDown:
@@ -189,7 +194,7 @@ class ReconcileLoop:
         if self.take_damaged():
             for root_id in root_ids:
                 self._reconciler.look(root_id, time.monotonic())
-        return bool(self._reconciler.backlog())
+        return self._reconciler.count_backlog() > 0
 
     def take_damaged(self) -> bool:
         """Marks the files whose stored rows were found damaged to be read again; returns whether there were any."""

@@ -90,7 +90,7 @@ class IndexRunner:
 
     def _follow(self, root_id: int | None, tally: Tally, reporter: Reporter) -> None:
         """Shows progress until every file is read and every window of them has a vector."""
-        total = len(self._reconciler.backlog(root_id))
+        total = self._reconciler.count_backlog(root_id)
         started = time.monotonic()
         last = 0.0
 
@@ -101,7 +101,7 @@ class IndexRunner:
             now = time.monotonic()
             if now - last >= _PROGRESS_EVERY_S:
                 last = now
-                waiting = len(self._reconciler.backlog(root_id))
+                waiting = self._reconciler.count_backlog(root_id)
                 total = max(total, waiting)
                 reporter.progress(self._progress(total - waiting, total, tally, now - started))
             return not self._closed()
@@ -135,7 +135,8 @@ class IndexRunner:
         keys = max(len(tally.keys), missing)
         embedded = keys - missing
         waiting = self._embedder.encoder is None and not self._loader.finished
-        message = "Loading the embedding model…" if waiting and files >= total else ""
+        reading = self._reconciler.reading(tally.root_id)
+        message = "Loading the embedding model…" if waiting and files >= total else reading
         rate = embedded / elapsed if elapsed > 0 else 0.0
         eta = missing / rate if rate and files >= total else None
         return Progress("embed" if files >= total else "parse", message, files, total, embedded, keys, eta)

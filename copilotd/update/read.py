@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from copilotd.embed.windows import WindowPlanner
-from copilotd.errors import ParseError
+from copilotd.errors import NoText, ParseError
 from copilotd.index.store import Store
 from copilotd.ingest.chunk import chunk_document
 from copilotd.ingest.parse import parse_file
+from copilotd.ingest.pdf_ocr import Ocr
+from copilotd.text import printable
 from copilotd.types import (
     Add,
     Chunk,
@@ -82,6 +84,7 @@ class ReadLimits:
         max_file_bytes: Larger files are skipped.
         seconds: Time limit of a parser that runs in a child process.
         memory_bytes: Memory limit of such a parser.
+        ocr: How PDF pages without text are read; None leaves them out.
     """
 
     max_chars: int = 2000
@@ -89,6 +92,23 @@ class ReadLimits:
     max_file_bytes: int = 20_000_000
     seconds: float = 120.0
     memory_bytes: int = 2048 * 1024 * 1024
+    ocr: Ocr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PagesRead:
+    """How far a long file is."""
+
+    root_id: int
+    relative_path: str
+    done: int
+    total: int
+
+    @property
+    def sentence(self) -> str:
+        """For a person: ``handbook.pdf: page 40 of 500``."""
+        name = printable(self.relative_path.rpartition("/")[2], keep_newlines=False)
+        return f"{name}: page {self.done:,} of {self.total:,}"
 
 
 @dataclass(slots=True)
@@ -102,6 +122,7 @@ class FileReader:
         fingerprint: Of parsers, chunker and analyser; stored with each file.
         planner: Cuts chunks into windows; None while no model is on this machine.
         on_change: Told ``(root, relative path)`` when a known document's content has changed.
+        reading: How far the file is that is being parsed in a child process; None for a short one.
     """
 
     store: Store
@@ -110,10 +131,19 @@ class FileReader:
     fingerprint: str
     planner: WindowPlanner | None
     on_change: Callable[[Root, str], None] = field(default=lambda root, path: None)
+    reading: PagesRead | None = None
 
     def fingerprint_for(self, root: Root) -> str:
         """Returns what the files of ``root`` must have been read with to be up to date."""
         return f"{self.fingerprint};{self._max_chars(root)};{self._overlap(root)}"
+
+    def fingerprints_for(self, root: Root) -> tuple[str, str]:
+        """Returns it for files whose pages all have text, and for those that OCR could help."""
+        reader = self.fingerprint_for(root)
+        return reader, self._with_ocr(reader)
+
+    def _with_ocr(self, reader: str) -> str:
+        return f"{reader};ocr={self.limits.ocr.fingerprint if self.limits.ocr else 'off'}"
 
     def apply(
         self, root: Root, action: Add | Update | Move, *, urgent: bool, outdated: bool = False
@@ -150,14 +180,13 @@ class FileReader:
         if not content and known is not None and known.fingerprint.size and not self._settled(fingerprint):
             return Applied(Outcome.UNSETTLED)
         try:
-            document = parse_file(
-                source.relative_path,
-                content,
-                seconds=self.limits.seconds,
-                memory_bytes=self.limits.memory_bytes,
-            )
+            document = self._parse(root, source.relative_path, content)
         except ParseError as error:
+            if isinstance(error, NoText):
+                reader = self._with_ocr(reader)
             return self._skip(root, source, error.message, content_hash, read_ns, reader, known, urgent)
+        if document.scanned:
+            reader = self._with_ocr(reader)
         chunks = chunk_document(
             document,
             source_file=os.path.join(root.path, source.relative_path),
@@ -192,6 +221,24 @@ class FileReader:
             else Outcome.UPDATED
         )
         return Applied(outcome, _known(written.file_id, source, content_hash, read_ns, ""), written.keys)
+
+    def _parse(self, root: Root, relative_path: str, content: bytes) -> Document:
+        def on_pages(done: int, total: int) -> None:
+            self.reading = PagesRead(root.id, relative_path, done, total)
+
+        try:
+            return parse_file(
+                relative_path,
+                content,
+                seconds=self.limits.seconds,
+                memory_bytes=self.limits.memory_bytes,
+                ocr=self.limits.ocr,
+                on_pages=on_pages,
+            )
+        finally:
+            reading = self.reading
+            if reading and (reading.root_id, reading.relative_path) == (root.id, relative_path):
+                self.reading = None
 
     def plan_windows(self, document: Document, chunk: Chunk) -> list[Window]:
         """Cuts a chunk into windows; none while no model is on this machine."""

@@ -199,7 +199,7 @@ class Reconciler:
                     scanner=scanner,
                     suspended_ns=stored.suspended_ns if before is None else before.suspended_ns,
                     known=self._store.files(root.id),
-                    outdated=self._store.outdated_files(root.id, self._reader.fingerprint_for(root)),
+                    outdated=self._store.outdated_files(root.id, *self._reader.fingerprints_for(root)),
                     hidden={} if before is None else before.hidden,
                 )
                 if before is not None:
@@ -493,10 +493,31 @@ class Reconciler:
             paths += [path for path, bulk in mine if bulk]
             return list(dict.fromkeys(paths))
 
+    def count_backlog(self, root_id: int | None = None) -> int:
+        """Returns how many files :meth:`backlog` names, without making the list."""
+        with self._condition:
+            if root_id is None:
+                waiting = len(self._todo) + sum(1 for key in self._working if key not in self._todo)
+            else:
+                waiting = sum(1 for key in self._todo if key[0] == root_id)
+                waiting += sum(1 for key in self._working if key[0] == root_id and key not in self._todo)
+            return waiting + sum(
+                1
+                for watch in self._watches.values()
+                if root_id in (None, watch.root.id)
+                for path in watch.unsettled
+                if (watch.root.id, path) not in self._todo and (watch.root.id, path) not in self._working
+            )
+
+    def reading(self, root_id: int | None = None) -> str:
+        """Says how far the long file is that is being read, if it is of the root; empty where there is none."""
+        reading = self._reader.reading
+        return reading.sentence if reading and root_id in (None, reading.root_id) else ""
+
     def wait_idle(self, root_id: int | None, keep_waiting: Callable[[], bool]) -> bool:
         """Waits until nothing of a root waits for a worker, as long as ``keep_waiting`` says so."""
         with self._condition:
-            while any(root_id in (None, key[0]) for key in (*self._todo, *self._working)):
+            while any(root_id in (None, key[0]) for key in itertools.chain(self._working, self._todo)):
                 if self._stopping or not keep_waiting():
                     return False
                 self._condition.wait(0.1)
