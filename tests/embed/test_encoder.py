@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.hashing_encoder import HashingEncoder
 
-from copilotd.embed.encoder import load_encoder
+from copilotd.embed.encoder import SentenceEncoder, load_encoder
 from copilotd.embed.models import BUNDLED_NAME, locate_model
 from copilotd.types import Encoder, Float32Array
 
@@ -62,3 +62,16 @@ def test_several_threads_get_the_same_vectors(encoder: Encoder) -> None:
         thread.join()
     assert len(results) == 4
     assert all(np.allclose(result, expected, atol=1e-4) for result in results)
+
+
+def test_a_question_takes_the_short_way_to_the_same_vectors() -> None:
+    encoder = real()
+    assert isinstance(encoder, SentenceEncoder)
+    assert encoder.takes_the_short_way
+    questions = ["How do I change the port?", "x", " ".join(["port"] * 60)]
+    together, tokens_together = encoder.encode_tokens(questions)
+    for number, question in enumerate(questions):
+        alone, (tokens,) = encoder.encode_tokens([question])
+        assert np.allclose(alone[0], together[number], atol=1e-5)
+        assert tokens.tokens == tokens_together[number].tokens
+        assert np.allclose(tokens.rows, tokens_together[number].rows, atol=1e-5)
