@@ -2,20 +2,24 @@
 
     python benchmarks/crash.py                 200 rounds
     python benchmarks/crash.py --rounds 20 --seed 7
+    python benchmarks/crash.py --rounds 30 --daemon
 
 A child process runs the real engine, watcher and store on an index while this one edits its folder; it is killed
 while it indexes, takes in edits, or shuts down. The next start must heal by itself: ``check`` finds nothing, and the
-index equals one built from scratch. Vectors come from a hash instead of the model, so that a round takes a second.
+index equals one built from scratch. Vectors come from a hash instead of the model, so that a round takes a second;
+with ``--daemon`` the child is the daemon itself, with the real model, and the questions of clients while it dies.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import random
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -23,18 +27,19 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from freshness import Editor, Silent
-from latency import machine
+from latency import COPILOT, machine
 
-from copilotd.embed.models import LocatedModel
+from copilotd.embed.encoder import load_encoder
+from copilotd.embed.models import LocatedModel, locate_model
 from copilotd.engine import Engine
 from copilotd.settings import load_settings
-from copilotd.types import Float32Array
+from copilotd.types import Encoder, Float32Array
 
 
 class HashEncoder:
@@ -56,7 +61,27 @@ class HashEncoder:
         return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
-def make_engine(index: Path, *, background: bool) -> Engine:
+MakeEngine = Callable[[Path], Engine]
+
+
+def real_engines() -> MakeEngine:
+    """Returns what makes engines with the real model, which is loaded once."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    model = locate_model(load_settings().embed_model)
+    encoder: Encoder = load_encoder(model)
+
+    def make(index: Path) -> Engine:
+        return Engine(
+            replace(load_settings(), index_dir=index),
+            load=lambda _: encoder,
+            locate=lambda _: model,
+            background=False,
+        )
+
+    return make
+
+
+def make_engine(index: Path, *, background: bool = False) -> Engine:
     """The real engine with the hash in place of the model."""
     return Engine(
         replace(load_settings(), index_dir=index, reconcile_s=0.5),
@@ -116,22 +141,75 @@ def settle(engine: Engine) -> None:
         time.sleep(0.02)
 
 
-def one_round(place: Path, editor: Editor, pick: random.Random) -> tuple[str, list[str]]:
-    """Kills once; returns the moment, and what was wrong after the next start."""
-    index, docs = place / "index", place / "docs"
-    moment = pick.choice(["starting", "indexing", "editing", "stopping"])
+def start_engine(place: Path) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
+    """Starts an engine in a child; returns it, and what waits until it is up."""
     child = subprocess.Popen(
-        [sys.executable, __file__, "--victim", str(index), str(docs)],
+        [sys.executable, __file__, "--victim", str(place / "index"), str(place / "docs")],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
+
+    def up() -> None:
+        assert child.stdout is not None
+        child.stdout.readline()
+
+    return child, up
+
+
+def start_daemon(place: Path) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
+    """Starts the daemon; clients that index and ask follow as soon as it listens."""
+    environment = {
+        "HOME": str(place),
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "INDEX_DIR": str(place / "index"),
+        "COPILOT_SOCKET": str(place / "s"),
+        "RECONCILE_S": "0.5",
+    }
+    child = subprocess.Popen(
+        [str(Path(COPILOT).with_name("copilotd"))],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def up() -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            with contextlib.closing(socket.socket(socket.AF_UNIX)) as client, contextlib.suppress(OSError):
+                client.connect(str(place / "s"))
+                break
+            time.sleep(0.02)
+        for arguments in (["index", str(place / "docs")], ["ask", "--no-start", "What opens the queue?"]):
+            subprocess.Popen(
+                [COPILOT, *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+
+    return child, up
+
+
+def one_round(
+    place: Path,
+    editor: Editor,
+    pick: random.Random,
+    start: Callable[[Path], tuple[subprocess.Popen[bytes], Callable[[], None]]],
+    make: MakeEngine,
+) -> tuple[str, list[str]]:
+    """Kills once; returns the moment, and what was wrong after the next start."""
+    index, docs = place / "index", place / "docs"
+    moment = pick.choice(["starting", "indexing", "editing", "stopping"])
+    child, wait_until_up = start(place)
     for _ in range(pick.randrange(12)):
         editor.edit()
     if moment == "starting":
         time.sleep(pick.uniform(0.3, 1.5))
     else:
-        assert child.stdout is not None
-        child.stdout.readline()
+        wait_until_up()
         if moment == "indexing":
             time.sleep(pick.uniform(0, 0.3))
         else:
@@ -146,7 +224,7 @@ def one_round(place: Path, editor: Editor, pick: random.Random) -> tuple[str, li
     child.wait()
 
     wrong = []
-    engine = make_engine(index, background=False)
+    engine = make(index)
     try:
         wrong += [f"note: {note}" for note in engine.status().errors]
         engine.start()
@@ -158,7 +236,7 @@ def one_round(place: Path, editor: Editor, pick: random.Random) -> tuple[str, li
     finally:
         engine.close()
     with tempfile.TemporaryDirectory(dir=place) as fresh_place:
-        fresh = make_engine(Path(fresh_place), background=False)
+        fresh = make(Path(fresh_place))
         try:
             fresh.start()
             fresh.index_root(str(docs), reporter=Silent())
@@ -180,6 +258,7 @@ def main() -> None:
         description="kill -9 at random moments, then compare with a fresh index."
     )
     parser.add_argument("--rounds", type=int, default=200, help="kills (default 200)")
+    parser.add_argument("--daemon", action="store_true", help="kill the daemon itself, with the real model")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--victim", nargs=2, type=Path, help=argparse.SUPPRESS)
@@ -190,17 +269,19 @@ def main() -> None:
     pick = random.Random(arguments.seed)
     moments: Counter[str] = Counter()
     differences: list[dict[str, object]] = []
+    start, make = (start_daemon, real_engines()) if arguments.daemon else (start_engine, make_engine)
     with tempfile.TemporaryDirectory(prefix="crash.") as name:
         place = Path(name)
         (place / "docs").mkdir()
         editor = Editor(place / "docs", arguments.seed)
         for number in range(arguments.rounds):
-            moment, wrong = one_round(place, editor, pick)
+            moment, wrong = one_round(place, editor, pick, start, make)
             moments[moment] += 1
             if wrong:
                 differences.append({"round": number, "moment": moment, "wrong": wrong[:10]})
     result = {
         "machine": machine(),
+        "killed": "daemon" if arguments.daemon else "engine",
         "rounds": arguments.rounds,
         "killed_while": dict(moments),
         "documents_at_the_end": len(editor.words),
