@@ -37,8 +37,10 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         "Questions",
         (
             ("ask", "ask", "Answer a question from your documents, with sources."),
+            ("chat", "chat", "Talk with your documents: follow-ups, rendered answers."),
             ("search", "search", "List the best passages without composing an answer."),
             ("section", "section", "Print a cited section whole."),
+            ("conversations", "conversations", "List, export or delete what was asked before."),
         ),
     ),
     (
@@ -85,7 +87,7 @@ class LazyGroup(click.Group):
         """Writes the commands by group, without importing them."""
         for title, commands in GROUPS:
             with formatter.section(title):
-                formatter.write_dl([(name, summary) for name, _, summary in commands], col_max=12)
+                formatter.write_dl([(name, summary) for name, _, summary in commands], col_max=14)
 
 
 @click.group(

@@ -14,7 +14,7 @@ BAR_COLUMNS = 24
 FRAME_S = 0.08
 
 # Sentences that stay on the screen and also go to a pipe; others only pass by on a terminal.
-LASTING_STAGES = frozenset({"model", "sync"})
+LASTING_STAGES = frozenset({"model", "sync", "question"})
 
 
 class TransientLine:

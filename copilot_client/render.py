@@ -278,6 +278,7 @@ def status(result: JSONObject, style: Style) -> list[str]:
             + f", generation {_number(result, 'generation')}",
         ),
         ("Pending", ", ".join(pending)),
+        ("Reading", _line(result.get("reading"))),
         ("Embedded", f"{count(_number(result, 'embedded_total'), 'window')} since start"),
         ("Folder", _line(result.get("index_dir"))),
         ("Socket", _line(result.get("socket"))),

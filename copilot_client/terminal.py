@@ -42,7 +42,7 @@ class Style:
 
     def link(self, text: str, uri: str) -> str:
         """Returns ``text`` as a hyperlink where links are allowed and ``uri`` is a safe file link."""
-        if not self.links or not _is_file_uri(uri):
+        if not self.links or not is_file_uri(uri):
             return text
         return f"\x1b]8;;{uri}\x1b\\{text}\x1b]8;;\x1b\\"
 
@@ -83,7 +83,8 @@ def file_uri(path: str) -> str:
     return "file://" + quote(os.fsencode(path))
 
 
-def _is_file_uri(uri: str) -> bool:
+def is_file_uri(uri: str) -> bool:
+    """Returns whether ``uri`` leads to a file of this machine and can't end an escape sequence early."""
     # A control character or a blank would end the escape sequence early; another scheme would send
     # a click to the network.
     return uri.startswith("file:///") and uri.isascii() and uri.isprintable() and " " not in uri

@@ -32,6 +32,9 @@ SIBLINGS = (frozenset({"ingest", "embed", "index", "llm"}), frozenset({"update",
 # What the client may see of the daemon's package, and what else it may load.
 CLIENT_SEES = frozenset({"__version__", "wire", "paths", "errors", "text"})
 CLIENT_THIRD_PARTY = frozenset({"click", "platformdirs"})
+# The chat draws and edits; it is loaded when it runs.
+CHAT = "copilot_client.chat."
+CHAT_THIRD_PARTY = CLIENT_THIRD_PARTY | {"markdown_it", "prompt_toolkit", "rich"}
 # The modules both sides load must start fast.
 SHARED_BY_BOTH = frozenset({"errors", "text", "paths", "wire"})
 SHARED_THIRD_PARTY = frozenset({"platformdirs"})
@@ -49,7 +52,9 @@ ONE_HOME = frozenset(
         "pathspec",
         "pdfplumber",
         "pypdfium2",
+        "prompt_toolkit",
         "rapidfuzz",
+        "rich",
         "sentence_transformers",
         "snowballstemmer",
         "watchdog",
@@ -118,7 +123,10 @@ def violations(top: Path) -> list[str]:
             if part_of(item.target) not in CLIENT_SEES:
                 found.append(f"{item.place}: the client imports {item.target}")
         elif item.library != "copilot_client":
-            found.extend(_not_light(item, CLIENT_THIRD_PARTY))
+            chat = item.importer.startswith(CHAT)
+            found.extend(_not_light(item, CHAT_THIRD_PARTY if chat else CLIENT_THIRD_PARTY))
+            if item.library in ONE_HOME:
+                homes.setdefault(item.library, set()).add(item.importer)
     return found + _several_homes(homes)
 
 
@@ -210,7 +218,7 @@ def test_allowed_imports_are_left_alone(tmp_path: Path) -> None:
 def test_the_client_starts_without_the_heavy_side() -> None:
     code = (
         "import sys, copilot_client.cli\n"
-        "heavy = {'numpy', 'torch', 'faiss', 'pydantic', 'sqlite3', 'rich', 'copilotd.types'}\n"
+        "heavy = {'numpy', 'torch', 'faiss', 'pydantic', 'sqlite3', 'rich', 'prompt_toolkit', 'copilotd.types'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

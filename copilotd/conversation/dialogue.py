@@ -93,9 +93,11 @@ class Dialogue:
             provider=answer.provider,
             model=answer.model,
         )
+        kept = conversation.id
         try:
             self._conversations.add(conversation, turn)
         except OSError as error:
+            kept = conversation.id if turns else ""
             _log.error("event=conversation_not_kept error=%s", error)
             reason = one_line(error.strerror or str(error), 200)
             notices.append(f"This question and its answer could not be kept: {reason}.")
@@ -103,7 +105,7 @@ class Dialogue:
             answer,
             query=question,
             asked_as="" if query == question else query,
-            conversation=conversation.id,
+            conversation=kept,
             notices=(*notices, *self._conversations.take_notices(), *answer.notices),
         )
 

@@ -28,7 +28,7 @@ from copilotd.conversation.turns import (
     read_turn,
     turn_json,
 )
-from copilotd.errors import CopilotError, UsageError
+from copilotd.errors import ConversationNotFound, CopilotError
 from copilotd.paths import ensure_private_directory
 from copilotd.text import one_line
 
@@ -85,7 +85,7 @@ class Conversations:
         """Returns a conversation by its id or the unambiguous beginning of it.
 
         Raises:
-            UsageError: There is none, or there are several.
+            ConversationNotFound: There is none, or there are several.
         """
         with self._lock:
             return self._load(self._resolve(conversation_id))
@@ -94,12 +94,12 @@ class Conversations:
         """Returns the one with the latest turn.
 
         Raises:
-            UsageError: There is none.
+            ConversationNotFound: There is none.
         """
         with self._lock:
             for summary in self._listed():
                 return self._load(summary.id)
-        raise UsageError("There is no conversation to continue.", 'copilot ask "…" begins one')
+        raise ConversationNotFound("There is no conversation to continue.", 'copilot ask "…" begins one')
 
     def add(self, conversation: Conversation, turn: Turn) -> Conversation:
         """Appends a turn and keeps the conversation; returns it as it is now.
@@ -120,7 +120,7 @@ class Conversations:
         with self._lock:
             try:
                 conversation = self._load(conversation.id)
-            except UsageError:
+            except ConversationNotFound:
                 # Deleted while the answer was being made: what was deleted must not come back with it.
                 conversation = replace(conversation, turns=(), forgotten=0)
             kept = _bounded(replace(conversation, turns=(*conversation.turns, turn)))
@@ -137,7 +137,7 @@ class Conversations:
         """Deletes some, or with None all of them, damaged ones included; returns how many.
 
         Raises:
-            UsageError: One of the ids names none; nothing is deleted then.
+            ConversationNotFound: One of the ids names none; nothing is deleted then.
         """
         with self._lock:
             if conversation_ids is not None:
@@ -170,7 +170,7 @@ class Conversations:
         what = (
             f"{shown!r} begins {len(known)} conversations" if known else f"There is no conversation {shown!r}"
         )
-        raise UsageError(f"{what}.", "copilot conversations lists them")
+        raise ConversationNotFound(f"{what}.", "copilot conversations lists them")
 
     def _listed(self) -> list[Summary]:
         summaries = [summary_of(conversation) for conversation in self._memory.values()]
@@ -178,7 +178,7 @@ class Conversations:
         for conversation_id, stamp in self._files():
             known = self._known.get(conversation_id)
             if known is None or known[0] != stamp:
-                with contextlib.suppress(UsageError):
+                with contextlib.suppress(ConversationNotFound):
                     found[conversation_id] = stamp, summary_of(self._load(conversation_id))
             else:
                 found[conversation_id] = known
@@ -207,12 +207,12 @@ class Conversations:
                 source = file.read(2 * MAX_BYTES)
             return _read(conversation_id, source)
         except FileNotFoundError:
-            raise UsageError(
+            raise ConversationNotFound(
                 f"There is no conversation {conversation_id!r}.", "copilot conversations"
             ) from None
         except (OSError, ValueError, RecursionError) as error:
             self._set_aside(path, error)
-            raise UsageError(
+            raise ConversationNotFound(
                 f"The conversation {conversation_id} is damaged and was set aside.", "begin another one"
             ) from None
 

@@ -86,7 +86,7 @@ def test_ask_prints_answer_empty_line_and_sources(home: Home) -> None:
     with scripted(home, ask=reply(ANSWER)) as daemon:
         done = home.run("ask", "how", "do", "I", "set", "it")
     assert (done.code, done.out, done.err) == (0, PRINTED, "")
-    assert daemon.request("ask").params == {"query": "how do I set it", "stream": True}
+    assert daemon.request("ask").params == {"query": "how do I set it", "stream": True, "conversation": "new"}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_all_options_of_ask_reach_the_daemon(home: Home) -> None:
     assert done.out == PRINTED
     assert daemon.request("ask").params == {
         "query": "how", "namespaces": ["a", "b"], "paths": ["x/*.md"], "top_k": 3, "threshold": 0.4,
-        "extractive": True, "stream": False,
+        "extractive": True, "stream": False, "conversation": "new",
     }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from support.shared import REPOSITORY
 
 from copilotd.conversation.store import MAX_BYTES, MAX_TURNS, Conversations
 from copilotd.conversation.turns import MAX_ANSWER_CHARS, Source, Turn, read_turn, turn_json
-from copilotd.errors import UsageError
+from copilotd.errors import ConversationNotFound
 
 
 def turn(question: str = "How do I restore a backup?", answer: str = "With borg extract.") -> Turn:
@@ -72,7 +72,7 @@ def test_the_last_one_is_the_one_talked_in_last(kept: Conversations) -> None:
 
 
 def test_there_is_no_last_one_at_first(kept: Conversations) -> None:
-    with pytest.raises(UsageError, match="no conversation to continue"):
+    with pytest.raises(ConversationNotFound, match="no conversation to continue"):
         kept.last()
 
 
@@ -84,9 +84,9 @@ def test_an_id_may_be_shortened_while_it_is_unambiguous(
     for _ in range(3):
         kept.add(kept.begin(), turn())
     assert kept.get("b").id == "bbbb00000003"
-    with pytest.raises(UsageError, match="begins 2 conversations"):
+    with pytest.raises(ConversationNotFound, match="begins 2 conversations"):
         kept.get("aaaa")
-    with pytest.raises(UsageError, match="no conversation 'c'"):
+    with pytest.raises(ConversationNotFound, match="no conversation 'c'"):
         kept.get("c")
 
 
@@ -94,9 +94,9 @@ def test_an_id_may_be_shortened_while_it_is_unambiguous(
 def test_a_name_that_is_no_id_reaches_no_file(kept: Conversations, tmp_path: Path, name: str) -> None:
     kept.add(kept.begin(), turn())
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(UsageError):
+    with pytest.raises(ConversationNotFound):
         kept.get(name)
-    with pytest.raises(UsageError):
+    with pytest.raises(ConversationNotFound):
         kept.delete((name,))
     assert (tmp_path / "x.json").exists()
 
@@ -105,7 +105,7 @@ def test_deleting_takes_what_was_named(kept: Conversations, tmp_path: Path) -> N
     one, other = kept.add(kept.begin(), turn()), kept.add(kept.begin(), turn())
     assert kept.delete((one.id,)) == 1
     assert [summary.id for summary in kept.summaries()] == [other.id]
-    with pytest.raises(UsageError):
+    with pytest.raises(ConversationNotFound):
         kept.delete((one.id, other.id))
     assert kept.get(other.id)
 
@@ -251,9 +251,9 @@ def test_a_folder_open_to_others_is_not_written_to(kept: Conversations, tmp_path
 def test_another_index_knows_nothing_of_it(kept: Conversations, tmp_path: Path) -> None:
     begun = kept.add(kept.begin(), turn())
     other = Conversations(tmp_path / "other", keep=5)
-    with pytest.raises(UsageError):
+    with pytest.raises(ConversationNotFound):
         other.get(begun.id)
-    with pytest.raises(UsageError):
+    with pytest.raises(ConversationNotFound):
         other.last()
 
 
