@@ -591,6 +591,7 @@ def status_json(status: Status) -> JSONObject:
         "generation": status.generation,
         "skipped": _skipped_json(status.skipped),
         "document_warnings": _warnings_json(status.warnings),
+        "reading": status.reading,
         "errors": [printable(error) for error in status.errors],
         "provider": status.provider,
         "llm_model": status.llm_model,

@@ -11,6 +11,7 @@ import difflib
 import io
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from copilotd.text import one_line
 PROVIDERS = ("anthropic", "openai", "ollama", "extractive")
 ASK_MODES = ("plain", "deep")
 CITATION_CHECKS = ("mark", "strict", "off")
+OCR_MODES = ("off", "on")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -105,6 +107,13 @@ def _url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _languages(value: str) -> str:
+    # It goes into a command line: nothing that could be an option or a path.
+    if not all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) for name in value.split("+")):
+        raise ValueError("must be languages as tesseract names them, such as eng or eng+deu")
+    return value
+
+
 def _setting(parse: Callable[[str], object], default: Any) -> Any:
     return dataclasses.field(default=default, metadata={"parse": parse})
 
@@ -158,6 +167,9 @@ class Settings:
     max_file_bytes: int = _setting(_whole(1, 2**40), 20_000_000)
     pdf_seconds: float = _setting(_number(1, 3600), 120.0)
     pdf_memory_mb: int = _setting(_whole(256, 2**20), 2048)
+    ocr: str = _setting(_one_of(*OCR_MODES), "off")
+    ocr_language: str = _setting(_languages, "eng")
+    ocr_seconds: float = _setting(_number(1, 86_400), 1800.0)
     sync_budget_s: float = _setting(_number(0, 600), 2.0)
     full_look_files: int = _setting(_whole(0, 100_000_000), 10_000)
     reconcile_s: float = _setting(_number(0.1, 86_400), 30.0)

@@ -188,11 +188,12 @@ class Store:
                 for id_, path, mtime, size, ctime, inode, digest, read_ns, skipped in rows
             }
 
-    def outdated_files(self, root_id: int, reader: str) -> set[int]:
+    def outdated_files(self, root_id: int, *readers: str) -> set[int]:
         """Returns the files of a root that were read by another parser, chunker or analyser."""
         with self.read() as view:
             rows = view.connection.execute(
-                "SELECT id FROM files WHERE root_id = ? AND reader != ?", (root_id, reader)
+                "SELECT id FROM files WHERE root_id = ? AND reader NOT IN (SELECT value FROM json_each(?))",
+                (root_id, json.dumps(readers)),
             )
             return {row[0] for row in rows}
 

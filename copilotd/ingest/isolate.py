@@ -270,6 +270,12 @@ def parse_isolated(
         return reply
 
 
+def idle_children() -> list[int]:
+    """Returns the process ids of the children that wait for a file."""
+    with _lock:
+        return [child.pid for child in _idle]
+
+
 def close() -> None:
     """Ends all idle children. Files being parsed go on; later calls start children again."""
     with _lock:

@@ -47,7 +47,7 @@ class PdfParser:
     """
 
     name = "pdf"
-    version = 1
+    version = 2
     suffixes: tuple[str, ...] = (".pdf",)
     isolated = True
 
