@@ -81,15 +81,21 @@ def rewrite(
 
 def checked_rewriting(question: str, turns: Sequence[Turn], reply: str) -> str:
     """Returns the question a model made where it can be trusted to ask the same; else an empty text."""
-    made = one_line(reply, len(question) + _MAX_ADDED_CHARS + 1)
-    made = _PREFIX.sub("", made).strip(_QUOTES)
-    if not made or len(made) > len(question) + _MAX_ADDED_CHARS:
+    longest = len(question) + _MAX_ADDED_CHARS
+    if len(reply.strip()) > longest:
+        return ""
+    made = _PREFIX.sub("", one_line(reply, longest)).strip(_QUOTES)
+    if not made:
         return ""
     if analyse(made) == analyse(question):
         return question
     kept = set(analyse(made))
     named = {word.tokens[0] for word in analyse_query(question).words if word.identifier}
     if not named <= kept or not set(_NUMBER.findall(question)) <= set(_NUMBER.findall(made)):
+        return ""
+    topical = [word.lower for word in dissect(question).words if word.topical]
+    lost = [word for word in topical if not kept.issuperset(analyse(word))]
+    if len(lost) > len(topical) / 2:
         return ""
     said = set(analyse(question))
     for turn in turns:
