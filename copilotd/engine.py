@@ -295,7 +295,7 @@ class Engine:
         verdict = judge(
             retrieval,
             threshold=self._threshold(request),
-            min_score=self.settings.min_score if request.min_score is None else request.min_score,
+            min_score=self._floor(request),
         )
         clock.lap("gate")
         answer = answer_question(
@@ -343,9 +343,8 @@ class Engine:
             query=request.query,
             scope=request.scope,
             threshold=self._threshold(request),
-            min_score=max(self.settings.min_score, MIN_SCORE)
-            if request.min_score is None
-            else request.min_score,
+            min_score=MIN_SCORE if request.min_score is None else request.min_score,
+            floor=self._floor(request),
             top_k=request.top_k or TOP_K,
             top_documents=request.top_documents or TOP_DOCUMENTS,
             context=request.context,
@@ -363,6 +362,9 @@ class Engine:
         )
         answer = answer_deeply(question, means)
         return answer, seen[-1]
+
+    def _floor(self, request: AskRequest) -> float:
+        return self.settings.min_score if request.min_score is None else request.min_score
 
     def _threshold(self, request: AskRequest) -> float:
         return self.settings.confidence_threshold if request.threshold is None else request.threshold

@@ -15,7 +15,7 @@ from copilotd.ingest.chunk import chunk_document
 from copilotd.ingest.parse import parse_file
 from copilotd.query.deep.answer import answer_deeply, qa_answer, qa_answer_with_documents
 from copilotd.query.deep.search import DeepQuestion, Means
-from copilotd.types import Answer, ConfidenceLevel, Context, IndexReader
+from copilotd.types import Answer, ConfidenceLevel, Context, Grounding, IndexReader
 
 KILN = """# Kiln
 
@@ -64,6 +64,7 @@ class Asking:
         self.streamed = ""
         self.looks = 0
         self.gone = False
+        self.grounding = Grounding()
         self._index = index
         self._provider = provider
 
@@ -79,6 +80,7 @@ class Asking:
             progress=lambda stage, message: self.steps.append((stage, message)),
             on_delta=self._delta,
             cancelled=lambda: self.gone,
+            grounding=self.grounding,
         )
 
     def _delta(self, text: str) -> None:
@@ -137,13 +139,14 @@ def test_a_refusal_cites_nothing_and_asks_no_model(index: MemoryIndex) -> None:
 
 def test_documents_are_quoted_one_behind_the_other(index: MemoryIndex) -> None:
     answer = Asking(index)("kiln heat and glaze", qa_answer_with_documents, threshold=0.0)
-    files = [citation.relative_path for citation in answer.citations]
-    assert files == sorted(files, key=files.index)
     assert answer.deep is not None
     assert answer.deep.context is Context.DOCUMENTS
-    assert next(path for path, _ in answer.deep.documents) == files[0]
+    order = [path for path, _ in answer.deep.documents]
+    places = [(order.index(c.relative_path), c.line_start) for c in answer.citations]
+    assert places == sorted(places)
     one = Asking(index)("kiln heat and glaze", qa_answer_with_documents, threshold=0.0, top_documents=1)
-    assert {citation.relative_path for citation in one.citations} == {files[0]}
+    assert one.deep is not None
+    assert {citation.relative_path for citation in one.citations} == {path for path, _ in one.deep.documents}
 
 
 # --------------------------------------------------------------------------------------- with a model
@@ -291,7 +294,9 @@ def test_documents_are_read_for_a_topic_and_chunks_for_a_name(index: MemoryIndex
         assert answer.deep is not None
         assert answer.deep.context is context
     too_long = PlanningProvider(drafts=[draft("The kiln is fired at 1200 degrees [@fired at 1200].")])
-    answer = Asking(index, too_long)(QUERY, threshold=0.0, budget_chars=100)
+    asking = Asking(index, too_long)
+    asking.grounding = Grounding(context_tokens=2300)
+    answer = asking(QUERY, threshold=0.0)
     assert answer.deep is not None
     assert answer.deep.context is Context.CHUNKS
 

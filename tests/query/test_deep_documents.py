@@ -13,9 +13,9 @@ from support.memory_index import MemoryIndex
 from copilotd.ingest.chunk import chunk_document
 from copilotd.ingest.parse import parse_file
 from copilotd.query.deep.documents import (
-    document_chars,
     document_passages,
     document_score,
+    document_tokens,
     rank_documents,
 )
 from copilotd.query.deep.parallel import MOST_HITS, merge_hits, parallel_retrieve
@@ -102,7 +102,7 @@ def test_documents_come_by_their_score_each_once(index: Counting) -> None:
 
 def test_a_document_that_fits_is_read_whole_and_in_order(index: Counting) -> None:
     kiln = rank_documents(hits(index, "firing the kiln", top_k=1))
-    passages = document_passages(kiln, index, document_chars(kiln[0], index))
+    passages = document_passages(kiln, index, document_tokens(kiln[0], index))
     assert [hit.chunk.metadata.section_heading for hit in passages] == [*SECTIONS]
     assert len({hit.chunk.id for hit in passages}) == len(passages)
     for hit in passages:
@@ -112,8 +112,8 @@ def test_a_document_that_fits_is_read_whole_and_in_order(index: Counting) -> Non
 
 def test_a_longer_one_is_read_around_its_hits(index: Counting) -> None:
     found = hits(index, "cooling the kiln", top_k=1)
-    one = len(found[0].chunk.text) + 120
-    assert document_passages(rank_documents(found), index, one) == found
+    one = document_tokens(rank_documents(found)[0], index) // len(SECTIONS)
+    assert document_passages(rank_documents(found), index, one + 5) == found
     around = document_passages(rank_documents(found), index, int(3.5 * one))
     assert [hit.chunk.metadata.section_heading for hit in around] == ["Firing", "Cooling", "Glazing"]
     assert [hit for hit in around if hit.dense is not None] == list(found)
@@ -121,8 +121,8 @@ def test_a_longer_one_is_read_around_its_hits(index: Counting) -> None:
 
 def test_hits_of_every_document_go_before_the_surroundings_of_any(index: Counting) -> None:
     found = hits(index, "firing the kiln", "firing the oven", top_k=2)
-    budget = sum(len(hit.chunk.text) + 120 for hit in found)
-    kept = document_passages(rank_documents(found), index, budget)
+    one = document_tokens(rank_documents(found)[0], index) // len(SECTIONS)
+    kept = document_passages(rank_documents(found), index, (one + 5) * len(found))
     assert {hit.chunk.id for hit in kept} == {hit.chunk.id for hit in found}
 
 

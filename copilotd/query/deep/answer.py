@@ -11,11 +11,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from copilotd.query.answer import answer_question
-from copilotd.query.deep.coverage import uncovered_topics, uncovered_words
+from copilotd.query.deep.coverage import is_named, uncovered_topics, uncovered_words
 from copilotd.query.deep.plan import Strategy
 from copilotd.query.deep.quote import quote_documents, quote_further, quote_parts
 from copilotd.query.deep.search import DeepQuestion, Means, Searcher
-from copilotd.query.deep.synthesize import Counted, DocAnswer, Drafting, NeedsMore, Spending, Spoken
+from copilotd.query.deep.synthesize import (
+    DRAFT_TOKENS,
+    Counted,
+    DocAnswer,
+    Drafting,
+    NeedsMore,
+    Spending,
+    Spoken,
+)
 from copilotd.query.extract import Passage
 from copilotd.types import (
     Answer,
@@ -57,8 +65,13 @@ def answer_deeply(question: DeepQuestion, means: Means) -> Answer:
 
 
 def _verdict(searcher: Searcher) -> Verdict:
-    """Returns the gate's word on the whole question, or, for one with several parts, on the surest of them."""
-    return searcher.judge(searcher.gathered.question)
+    """Returns the gate's word on the whole question, or on a part of it that is surely answered."""
+    whole = searcher.judge(searcher.gathered.question)
+    parts = [searcher.judge(part) for part in searcher.parts]
+    best = max(parts, key=lambda verdict: verdict.confidence)
+    if whole.known or best.level is not ConfidenceLevel.HIGH:
+        return whole
+    return replace(best, level=ConfidenceLevel.PARTIAL, reason=f"a part of the question: {best.reason}")
 
 
 class _Answering:
@@ -69,33 +82,38 @@ class _Answering:
         self._means = means
         self._searcher = searcher
         self._verdict = verdict
-        self._context = Context.CHUNKS
+        self._context = question.context or Context.CHUNKS
 
     def refuse(self) -> Answer:
         """Says that the documents don't tell; no model is asked."""
-        return self._traced(self._answer(None, ()), (self._question.query,), answered=False)
+        return self._traced(self._answer(None, ()), ())
 
     # ------------------------------------------------------------------------------ without a model
 
     def quote(self) -> Answer:
         """Quotes the documents."""
         searcher = self._searcher
-        self._context = self._question.context or Context.CHUNKS
         passages = self._chosen()
         missing = self._uncovered(passages)
         if missing and searcher.look_for(missing):
-            passages = quote_further(passages or self._chosen(), searcher.gathered, missing)
+            if self._context is Context.DOCUMENTS:
+                passages = self._chosen()
+            else:
+                passages = quote_further(passages, searcher.gathered, missing)
             missing = self._uncovered(passages)
-        self._means.clock.lap("refine")
         self._means.progress("answer", "Answering…")
-        return self._traced(self._answer(None, passages), missing)
+        several = len(searcher.parts) > 1
+        named = tuple(topic for topic in missing if several or is_named(topic))
+        return self._traced(self._answer(None, passages), named)
 
     def _chosen(self) -> list[Passage]:
         if self._context is Context.DOCUMENTS:
             return quote_documents(self._searcher.gathered.question, self._searcher.documents)
-        parts = self._searcher.parts
+        parts, question = self._searcher.parts, self._searcher.gathered.question
         answered = [part for part in parts if self._searcher.judge(part).known]
-        return quote_parts(answered if len(parts) > 1 and answered else [self._searcher.gathered.question])
+        if len(answered) < len(parts) and self._searcher.judge(question).known:
+            answered.insert(0, question)
+        return quote_parts(answered)
 
     def _uncovered(self, passages: Sequence[Passage]) -> tuple[str, ...]:
         """Returns what the question asks for and no passage tells: whole parts of it, or telling words."""
@@ -103,7 +121,7 @@ class _Answering:
         parts = self._searcher.parts
         if len(parts) > 1:
             unknown = [part.query for part in parts if not self._searcher.judge(part).known]
-            return tuple(unknown)
+            return uncovered_topics(unknown, texts)
         return uncovered_words(self._searcher.gathered.question, texts, self._searcher.unheard)
 
     # --------------------------------------------------------------------------------- with a model
@@ -154,14 +172,16 @@ class _Answering:
         return self._traced(answer, missing, at_most=level)
 
     def _uncovered_by(self, answer: Answer) -> tuple[str, ...]:
-        return uncovered_words(self._searcher.gathered.question, [answer.text], self._searcher.unheard)
+        question = self._searcher.gathered.question
+        return tuple(filter(is_named, uncovered_words(question, [answer.text], self._searcher.unheard)))
 
     # ------------------------------------------------------------------------------------------ both
 
     def _answer(self, provider: Provider | None, passages: Sequence[Passage]) -> Answer:
-        question = self._searcher.gathered.question
+        question, grounding = self._searcher.gathered.question, self._means.grounding
         if provider is not None:
             question = replace(question, hits=self._searcher.passages(self._context))
+            grounding = replace(grounding, context_tokens=grounding.context_tokens - DRAFT_TOKENS)
         answer = answer_question(
             question,
             self._verdict,
@@ -169,7 +189,7 @@ class _Answering:
             max_tokens=self._question.max_tokens,
             on_delta=self._means.on_delta,
             cancelled=self._means.cancelled,
-            grounding=self._means.grounding,
+            grounding=grounding,
             quote=lambda _: passages,
         )
         self._means.clock.lap("answer")
@@ -180,7 +200,6 @@ class _Answering:
         answer: Answer,
         missing: tuple[str, ...],
         *,
-        answered: bool = True,
         at_most: ConfidenceLevel | None = None,
     ) -> Answer:
         searcher = self._searcher

@@ -24,8 +24,8 @@ def uncovered_words(
     """Returns the telling words of the question that none of ``texts`` holds, neighbours joined.
 
     A word counts as telling when it is nearly as rare as the rarest and either stands somewhere in the
-    documents or is written as a name. "Spamming", in documents that call it "too many alerts", is a way
-    of putting it and no topic; "Azure", in documents that never mention it, is one.
+    documents or is written as a name: "spamming", in documents that call it "too many alerts", is a way
+    of putting it, which no search finds.
 
     Args:
         retrieval: Of the question.
@@ -64,6 +64,15 @@ def uncovered_topics(topics: Sequence[str], texts: Iterable[str]) -> tuple[str, 
         if not words or found < _HALF * len(words):
             missing.append(topic)
     return tuple(missing)
+
+
+def is_named(topic: str) -> bool:
+    """Returns whether a topic is written as a name: an identifier, with digits or a capital.
+
+    Only such a one is told to the reader as missing. Common words are rare in many documents, and "what is
+    missing: put, onto" tells nobody anything.
+    """
+    return any(_is_name(word, first=False) for word in analyse_query(topic).words)
 
 
 def _holds(tokens: Sequence[str], held: set[str]) -> bool:

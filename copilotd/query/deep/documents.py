@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from copilotd.types import Hit, IndexReader
+from copilotd.query.pack import estimate_tokens
+from copilotd.types import Hit, IndexReader, StoredChunk
 
 TOP_DOCUMENTS = 5
 
 _FREQUENCY, _AVERAGE, _BEST = 0.4, 0.4, 0.2
-# What a passage costs beside its text: key, label, fences.
-_LABEL_CHARS = 120
+# What a passage costs beside its text, in tokens: key, label, fences.
+_LABEL_TOKENS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def document_score(hits: Sequence[Hit], most: int) -> float:
 
 
 def document_passages(
-    documents: Sequence[RankedDocument], index: IndexReader, budget_chars: int
+    documents: Sequence[RankedDocument], index: IndexReader, budget: int
 ) -> tuple[Hit, ...]:
     """Returns the passages of ``documents``: whole ones where they fit, else what stands around their hits.
 
@@ -74,31 +75,31 @@ def document_passages(
     Args:
         documents: Best first.
         index: Where the rest of them is read.
-        budget_chars: How much text may be read; the hits themselves are always among it while they fit.
+        budget: Tokens that may be read; the hits themselves are always among it while they fit.
     """
-    room = budget_chars
+    room = budget
     kept: list[list[Hit]] = []
     # The hits of all documents go before the surroundings of any.
     for document in documents:
         own = []
         for hit in document.hits:
-            if _cost(hit) <= room or not kept:
+            if _cost(hit.chunk) <= room or not kept:
                 own.append(hit)
-                room -= _cost(hit)
+                room -= _cost(hit.chunk)
         if own:
             kept.append(own)
     passages: list[Hit] = []
     for own in kept:
         more = _surroundings(own, index, max(room, 0))
-        room -= sum(map(_cost, more))
+        room -= sum(_cost(hit.chunk) for hit in more)
         passages += sorted([*own, *more], key=lambda hit: hit.chunk.start)
     return tuple(passages)
 
 
-def document_chars(document: RankedDocument, index: IndexReader) -> int:
-    """Returns how much text the whole of a document costs."""
+def document_tokens(document: RankedDocument, index: IndexReader) -> int:
+    """Returns how many tokens the whole of a document costs."""
     chunks = index.load_chunks(index.neighbours(document.hits[0].chunk.id)).values()
-    return sum(len(chunk.text) + len(chunk.context) + _LABEL_CHARS for chunk in chunks)
+    return sum(map(_cost, chunks))
 
 
 def _surroundings(own: Sequence[Hit], index: IndexReader, room: int) -> list[Hit]:
@@ -117,13 +118,13 @@ def _surroundings(own: Sequence[Hit], index: IndexReader, room: int) -> list[Hit
         chunk = index.load_chunks([chunk_id]).get(chunk_id)
         if chunk is None:
             continue
-        hit = replace(own[0], chunk=chunk, score=least / (1 + distance), dense=None, lexical=0.0, details={})
-        if _cost(hit) > room:
+        if _cost(chunk) > room:
             break
-        room -= _cost(hit)
-        more.append(hit)
+        room -= _cost(chunk)
+        score = least / (1 + distance)
+        more.append(replace(own[0], chunk=chunk, score=score, dense=None, lexical=0.0, details={}))
     return more
 
 
-def _cost(hit: Hit) -> int:
-    return len(hit.chunk.text) + len(hit.chunk.context) + _LABEL_CHARS
+def _cost(chunk: StoredChunk) -> int:
+    return estimate_tokens(chunk.text) + estimate_tokens(chunk.context) + _LABEL_TOKENS

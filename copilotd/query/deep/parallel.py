@@ -42,6 +42,7 @@ def parallel_retrieve(
     *,
     top_k: int = TOP_K,
     min_score: float = MIN_SCORE,
+    asked: int = 0,
     earlier: Gathered | None = None,
 ) -> Gathered:
     """Returns the passages of all ``queries``, embedded in one batch and searched in one call.
@@ -53,11 +54,14 @@ def parallel_retrieve(
         scope: What may be found.
         top_k: Hits a query.
         min_score: Hits with a lower cosine are left out; those without a vector yet stay.
+        asked: How many of the first queries are the question's own words. Of theirs nothing is left out: the gate
+            judges them by more than a cosine, and an identifier found by its letters has a low one.
         earlier: What was found before; of it only what the index still holds stays.
     """
-    found = [
+    found = retrieve_batch(queries, index, encoder, scope, top_k)
+    found[asked:] = [
         replace(one, hits=tuple(hit for hit in one.hits if hit.dense is None or hit.dense >= min_score))
-        for one in retrieve_batch(queries, index, encoder, scope, top_k)
+        for one in found[asked:]
     ]
     if earlier is not None:
         alive = index.load_chunks([hit.chunk.id for one in earlier.retrievals for hit in one.hits])

@@ -37,7 +37,10 @@ _SIDES = re.compile(
 _POINTING = re.compile(r"\b(?:it|its|this|that|these|those|they|them|one|ones|there|then)\b", re.IGNORECASE)
 
 # Fewer words of its own than this don't say what a further question is about.
-_ENOUGH_WORDS = 3
+_ENOUGH_WORDS = 2
+
+# More of the topic than this would drown them.
+_TOPIC_WORDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ def _about(clause: str, topic: list[str]) -> str:
     if len(own) >= _ENOUGH_WORDS and not _POINTING.search(clause):
         return clause
     known = {word.lower() for word in own}
-    missing = [word for word in topic if word.lower() not in known]
+    missing = [word for word in topic if word.lower() not in known][:_TOPIC_WORDS]
     return f"{clause.rstrip('?!. ')} ({' '.join(missing)})" if missing else clause
 
 

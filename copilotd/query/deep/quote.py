@@ -15,6 +15,7 @@ _ONE_PART = 3
 _EACH_PART = 2
 _MOST = 5
 _NEAR = 0.9
+_FURTHER = 1
 
 
 def quote_parts(parts: Sequence[Retrieval]) -> list[Passage]:
@@ -25,11 +26,10 @@ def quote_parts(parts: Sequence[Retrieval]) -> list[Passage]:
 
 def quote_documents(question: Retrieval, documents: Sequence[RankedDocument]) -> list[Passage]:
     """Returns the passages of the documents in their order, and in each in the document's."""
-    passages: list[Passage] = []
-    for document in documents:
-        own = replace(question, hits=document.hits)
-        passages += sorted(extract(own, max_passages=_EACH_PART), key=lambda p: p.line_start)
-    return distinct_passages(passages)
+    rank = {document.document_id: number for number, document in enumerate(documents)}
+    hits = sorted((hit for document in documents for hit in document.hits), key=lambda hit: -hit.score)
+    found = extract(replace(question, hits=tuple(hits)), max_passages=_MOST)
+    return sorted(found, key=lambda p: (rank[p.chunk.document_id], p.line_start))
 
 
 def quote_further(passages: Sequence[Passage], gathered: Gathered, topics: Sequence[str]) -> list[Passage]:
@@ -45,7 +45,7 @@ def quote_further(passages: Sequence[Passage], gathered: Gathered, topics: Seque
             break
         own = replace(gathered.question, hits=(hit,), rarity=dict.fromkeys(wanted, 1.0))
         further += [p for p in extract(own, max_passages=1) if wanted & set(analyse(p.text))]
-    return distinct_passages([*passages, *further[:_EACH_PART]])
+    return distinct_passages([*passages, *further[:_FURTHER]])
 
 
 def distinct_passages(passages: Sequence[Passage]) -> list[Passage]:

@@ -12,13 +12,16 @@ from copilotd.query.deep.coverage import unheard_of
 from copilotd.query.deep.documents import (
     TOP_DOCUMENTS,
     RankedDocument,
-    document_chars,
     document_passages,
+    document_tokens,
     rank_documents,
 )
 from copilotd.query.deep.parallel import MIN_SCORE, TOP_K, Gathered, parallel_retrieve
 from copilotd.query.deep.plan import QueryPlan, distinct_queries, plan_queries
+from copilotd.query.deep.synthesize import DRAFT_TOKENS
 from copilotd.query.gate import judge
+from copilotd.query.pack import passage_budget
+from copilotd.query.prompt import SYSTEM_PROMPT
 from copilotd.query.question import Clock
 from copilotd.types import (
     Context,
@@ -32,9 +35,6 @@ from copilotd.types import (
     Scope,
     Verdict,
 )
-
-BUDGET_CHARS = 20_000
-"""About 6,000 tokens of passages, which the smallest models in use can read beside their rules and answer."""
 
 _Found = TypeVar("_Found")
 
@@ -55,23 +55,23 @@ class DeepQuestion:
         query: Its text.
         scope: What it may be answered from.
         threshold: Confidence below which nothing is answered.
-        min_score: Hits with a lower cosine are left out, and a best cosine below it refuses.
+        min_score: Hits of planned queries with a lower cosine are left out.
+        floor: A best cosine below it refuses.
         top_k: Hits a query.
         top_documents: Documents an answer may come from.
         context: What it reads; None for what suits it.
         max_tokens: Limit of a model's answer.
-        budget_chars: How much text a model may read.
     """
 
     query: str
     scope: Scope = field(default_factory=Scope)
     threshold: float = 0.5
     min_score: float = MIN_SCORE
+    floor: float = 0.0
     top_k: int = TOP_K
     top_documents: int = TOP_DOCUMENTS
     context: Context | None = None
     max_tokens: int = 1024
-    budget_chars: int = BUDGET_CHARS
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +133,18 @@ class Searcher:
         return asked if len(asked) > 1 else [self.gathered.question]
 
     @property
+    def _budget(self) -> int:
+        window = self._means.grounding.context_tokens - DRAFT_TOKENS
+        return passage_budget(window, self._question.max_tokens, SYSTEM_PROMPT, self._question.query)
+
+    @property
     def documents(self) -> list[RankedDocument]:
         """The top documents of what was found, best first."""
         return rank_documents(self.gathered.hits, self._question.top_documents)
 
     def judge(self, retrieval: Retrieval) -> Verdict:
         """Returns the gate's word on what a query found."""
-        return judge(retrieval, threshold=self._question.threshold, min_score=self._question.min_score)
+        return judge(retrieval, threshold=self._question.threshold, min_score=self._question.floor)
 
     def plan_with(self, provider: Provider, on_finished: Callable[[Finished], None]) -> None:
         """Lets a model plan further queries and searches for them; without a usable plan says so.
@@ -180,14 +185,13 @@ class Searcher:
 
     def fits(self, document: RankedDocument) -> bool:
         """Returns whether a model can read the whole of a document."""
-        budget = self._question.budget_chars
-        return self._means.look(lambda index: document_chars(document, index)) <= budget
+        return self._means.look(lambda index: document_tokens(document, index)) <= self._budget
 
     def passages(self, context: Context) -> tuple[Hit, ...]:
         """Returns what a model reads."""
         if context is Context.CHUNKS:
             return self.gathered.hits
-        documents, budget = self.documents, self._question.budget_chars
+        documents, budget = self.documents, self._budget
         return self._means.look(lambda index: document_passages(documents, index, budget))
 
     def _first_look(self, index: IndexReader) -> tuple[QueryPlan, Gathered, frozenset[str]]:
@@ -195,7 +199,8 @@ class Searcher:
         self._step("plan", "Planning…")
         plan = plan_queries(question.query, index=index, scope=question.scope)
         clock.lap("plan")
-        gathered = self._search(index, plan.queries, None)
+        asked = len(distinct_queries([question.query, *plan.parts.asked]))
+        gathered = self._search(index, plan.queries, None, asked)
         unheard = unheard_of(gathered.question, index, question.scope)
         clock.lap("retrieve")
         return plan, gathered, unheard
@@ -208,7 +213,9 @@ class Searcher:
         self.gathered = self._means.look(lambda index: self._search(index, new, self.gathered))
         self._means.clock.lap(stage)
 
-    def _search(self, index: IndexReader, queries: Sequence[str], earlier: Gathered | None) -> Gathered:
+    def _search(
+        self, index: IndexReader, queries: Sequence[str], earlier: Gathered | None, asked: int = 0
+    ) -> Gathered:
         some = f"{len(queries)} queries" if len(queries) > 1 else "1 query"
         self._step("retrieve", f"Searching {some}…")
         question = self._question
@@ -218,7 +225,8 @@ class Searcher:
             self._means.encoder,
             question.scope,
             top_k=question.top_k,
-            min_score=question.min_score,
+            min_score=max(question.min_score, question.floor),
+            asked=asked,
             earlier=earlier,
         )
 

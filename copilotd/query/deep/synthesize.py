@@ -22,6 +22,8 @@ _MOST_TOPICS = 5
 _LONGEST_TOPIC = 120
 # What the fields beside the answer take.
 _FIELD_TOKENS = 256
+DRAFT_TOKENS = 800
+"""What a draft takes of a model's window beside what a plain answer takes: its rules, its schema, its fields."""
 
 ASSESS = """
 You also judge your own answer. confidence is "high" where the passages answer the whole question, "partial" \
