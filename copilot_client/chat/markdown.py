@@ -108,7 +108,7 @@ class _Table(TableElement):
     def _as_records(self, table: Table) -> Iterator[Text]:
         """Yields each row as lines of ``heading: cell``: too narrow for columns."""
         headings = [str(column.header) for column in table.columns]
-        for row in zip(*(list(column.cells)[1:] for column in table.columns), strict=True):
+        for row in zip(*(column.cells for column in table.columns), strict=True):
             for heading, cell in zip(headings, row, strict=True):
                 yield Text.assemble((f"{heading}: ", "markdown.table.header"), str(cell), overflow="fold")
             yield Text("")
