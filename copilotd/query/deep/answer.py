@@ -95,10 +95,11 @@ class _Answering:
         searcher = self._searcher
         passages = self._chosen()
         missing = self._uncovered(passages)
-        if missing and searcher.look_for(missing):
+        if missing:
+            found = searcher.look_for(missing)
             if self._context is Context.DOCUMENTS:
-                passages = self._chosen()
-            else:
+                passages = self._chosen()  # the look may have ranked them anew
+            elif found:
                 passages = quote_further(passages, searcher.gathered, missing)
             missing = self._uncovered(passages)
         self._means.progress("answer", "Answering…")
