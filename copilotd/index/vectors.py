@@ -126,6 +126,9 @@ class VectorIndex:
             parameters, available = self._selection(roots)
             # A chunk has about two windows; more are fetched while too few different chunks came.
             k = min(available, limit * 3)
+            # The library shares queries out, not vectors: a second thread has nothing to do but to be waited for.
+            # The number is one of the calling thread's.
+            faiss.omp_set_num_threads(1)
             while True:
                 if k == 0:
                     return [[] for _ in queries]
