@@ -24,7 +24,9 @@ from copilotd.text import one_line, printable
 _NOT_TEXT = (".docx", ".pdf")
 
 
-def open_place(place: Mapping[str, Any], environ: Mapping[str, str] | None = None, *, editor: str = "") -> None:
+def open_place(
+    place: Mapping[str, Any], environ: Mapping[str, str] | None = None, *, editor: str = ""
+) -> None:
     """Opens the file of a place: an editor is waited for, a viewer goes on alone.
 
     Args:
@@ -44,7 +46,11 @@ def open_place(place: Mapping[str, Any], environ: Mapping[str, str] | None = Non
         _start(_viewer(editor, environ), path, place.get("page"))
         return
     command = editor.strip() or next(
-        (found for name in ("COPILOT_EDITOR", "VISUAL", "EDITOR") if (found := environ.get(name, "").strip())),
+        (
+            found
+            for name in ("COPILOT_EDITOR", "VISUAL", "EDITOR")
+            if (found := environ.get(name, "").strip())
+        ),
         "",
     )
     if not command:
@@ -76,13 +82,14 @@ def _start(viewer: str, path: str, page: object) -> None:
     import subprocess
 
     try:
-        subprocess.Popen(
+        process = subprocess.Popen(
             viewer_command(viewer, path, page if isinstance(page, int) else None),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        process.returncode = 0  # nobody waits for it, and Python need not warn of that
     except (ValueError, OSError) as error:
         raise _not_run(viewer, error) from None
 

@@ -39,18 +39,32 @@ def source_reference(places: Places, number: int) -> tuple[str, str | None]:
     Raises:
         SectionNotFound: There was no answer yet, or it had fewer sources.
     """
+    source = _source(places, number)
+    uri = str(source.get("path_uri") or "")
+    # `path` is made printable and may name no file; the link holds the real bytes.
+    path = os.fsdecode(unquote_to_bytes(uri[7:])) if uri.startswith("file:///") else str(source.get("path"))
+    line = source.get("line_start")
+    return (path if line is None else f"{path}:{line}"), source.get("namespace")
+
+
+def source_page(places: Places, number: int) -> int | None:
+    """Returns the page of a numbered source; None for formats without pages.
+
+    Raises:
+        SectionNotFound: There was no answer yet, or it had fewer sources.
+    """
+    page = _source(places, number).get("page")
+    return page if isinstance(page, int) else None
+
+
+def _source(places: Places, number: int) -> dict[str, Any]:
     sources = _load(places.state_dir / FILE_NAME)
     if not 1 <= number <= len(sources):
         had = (
             f"The last answer had {len(sources)} numbered sources." if sources else "There is no last answer."
         )
         raise SectionNotFound(f"No source {number}. {had}", 'copilot ask "…", then: copilot section 1')
-    source = sources[number - 1]
-    uri = str(source.get("path_uri") or "")
-    # `path` is made printable and may name no file; the link holds the real bytes.
-    path = os.fsdecode(unquote_to_bytes(uri[7:])) if uri.startswith("file:///") else str(source.get("path"))
-    line = source.get("line_start")
-    return (path if line is None else f"{path}:{line}"), source.get("namespace")
+    return sources[number - 1]
 
 
 def _load(path: Path) -> list[dict[str, Any]]:

@@ -66,7 +66,11 @@ def place_uri(place: JSONObject) -> str:
 def _place_line(place: JSONObject, style: Style, *, name_namespace: bool) -> str:
     parts = [
         style.bold(label(place)),
-        style.link(style.dim(location(place)), place_uri(place)),
+        style.link_to_line(
+            style.dim(location(place)),
+            place_uri(place),
+            place.get("line_start") if place.get("page") is None else None,
+        ),
     ]
     if place.get("score") is not None:
         parts.append(f"{float(place['score']):.2f}")

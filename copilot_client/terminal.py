@@ -26,11 +26,13 @@ class Style:
         colour: Whether bold and dim are allowed.
         links: Whether OSC 8 hyperlinks are allowed.
         width: Columns; previews are cut to it, answers never are.
+        editor_link: Pattern of links that open an editor at a line; empty for links to files.
     """
 
     colour: bool = False
     links: bool = False
     width: int = PIPE_WIDTH
+    editor_link: str = ""
 
     def bold(self, text: str) -> str:
         """Returns ``text`` in bold where colours are allowed."""
@@ -46,17 +48,33 @@ class Style:
             return text
         return f"\x1b]8;;{uri}\x1b\\{text}\x1b]8;;\x1b\\"
 
+    def link_to_line(self, text: str, uri: str, line: object) -> str:
+        """Returns ``text`` as a link that opens a line of a file where the reader's editor takes such links."""
+        if not (self.links and self.editor_link and is_file_uri(uri) and isinstance(line, int)):
+            return self.link(text, uri)
+        target = self.editor_link.replace("{path}", uri[len("file://") :]).replace("{line}", str(line))
+        return f"\x1b]8;;{target}\x1b\\{text}\x1b]8;;\x1b\\"
+
 
 def style_for(stream: TextIO, environ: Mapping[str, str] | None = None) -> Style:
     """Returns what ``stream`` can show.
 
     NO_COLOR (https://no-color.org) switches colours off and leaves links, which are no colour;
-    TERM=dumb and anything that is no terminal switch off both.
+    TERM=dumb and anything that is no terminal switch off both. COPILOT_EDITOR names the editor that links
+    open, if it has links of its own; VISUAL and EDITOR may hold where the terminal is not, so they don't.
     """
     environ = os.environ if environ is None else environ
     capable = is_terminal(stream) and environ.get("TERM", "") not in ("", "dumb")
+    editor_link = ""
+    if capable and (editor := environ.get("COPILOT_EDITOR", "")):
+        from copilot_client.editors import link_pattern  # here, since few set it
+
+        editor_link = link_pattern(editor)
     return Style(
-        colour=capable and not environ.get("NO_COLOR"), links=capable, width=_columns(stream, environ)
+        colour=capable and not environ.get("NO_COLOR"),
+        links=capable,
+        width=_columns(stream, environ),
+        editor_link=editor_link,
     )
 
 
