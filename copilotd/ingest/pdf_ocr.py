@@ -26,7 +26,7 @@ _DPI = 300
 # A3 at 300 dpi; larger pages are drawn coarser.
 _MAX_PIXELS = 18_000_000
 _MAX_SIDE = 32_000
-_PAGE_SECONDS = 120.0
+_PAGE_SECONDS = 600.0
 # Below this a word is a speck of dust, and a page a photograph.
 _WORD_CONFIDENCE = 30.0
 _PAGE_CONFIDENCE = 50.0

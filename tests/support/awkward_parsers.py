@@ -6,6 +6,7 @@ import ctypes
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from copilotd.errors import ParseError
 from copilotd.types import Block, BlockKind, Document, Section
@@ -44,6 +45,21 @@ class Echo(_Awkward):
             f"environment={' '.join(sorted(os.environ))}",
         )
         return _document(source.decode("latin-1"), doc_title, facts)
+
+
+class Pages(_Awkward):
+    """Tells of as many pages as the file names, with time between them."""
+
+    def __init__(self, pause_s: float = 0.0) -> None:
+        self.on_page: Callable[[int, int], None] = lambda done, total: None
+        self._pause_s = pause_s
+
+    def parse(self, source: bytes, doc_title: str) -> Document:
+        total = int(source)
+        for done in range(1, total + 1):
+            time.sleep(self._pause_s)
+            self.on_page(done, total)
+        return _document("read", doc_title)
 
 
 class Refuse(_Awkward):

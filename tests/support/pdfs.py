@@ -57,3 +57,21 @@ def write(
 def of_lines(*pages: Sequence[str]) -> bytes:
     """A PDF of plain 11-point lines, a list of lines a page."""
     return drawn(*[lambda canvas, lines=lines: write(canvas, lines) for lines in pages])
+
+
+def scanned(source: bytes, dpi: int = 200) -> bytes:
+    """The same pages as pictures, as a scanner makes them."""
+    import pypdfium2
+    from reportlab.lib.utils import ImageReader
+
+    pictures = [
+        page.render(scale=dpi / 72, grayscale=True).to_pil() for page in pypdfium2.PdfDocument(source)
+    ]
+    return drawn(
+        *[
+            lambda canvas, picture=picture: canvas.drawImage(
+                ImageReader(picture), 0, 0, PAGE_WIDTH, PAGE_HEIGHT
+            )
+            for picture in pictures
+        ]
+    )
