@@ -238,6 +238,10 @@ class Service:
             "delete_conversations": self._handler(_DeleteConversationsParams, self._delete_conversations),
         }
 
+    def lost(self) -> bool:
+        """Whether the index was removed or replaced from outside."""
+        return self._engine.lost()
+
     def close(self) -> None:
         """Stops the engine; requests that still run end with an error."""
         self._requests.shutdown(wait=False, cancel_futures=True)

@@ -53,6 +53,10 @@ class Service(Protocol):
         """Method → handler."""
         ...
 
+    def lost(self) -> bool:
+        """Whether what it keeps its data in was removed or replaced from outside; quick."""
+        ...
+
     def close(self) -> None:
         """Saves and lets go of everything; called once, in a thread of its own, cut off after two seconds."""
         ...
@@ -258,11 +262,12 @@ class Daemon:
         self._server.start(listener.socket)
 
     def _problems(self) -> tuple[str, ...]:
-        lock = self._lock
-        if lock is None or not lock.lost():
+        folder_lost = self._lock is not None and self._lock.lost()
+        if not folder_lost and (self._service is None or not self._service.lost()):
             return ()
         return (
-            f"The index folder {self.settings.index_dir} was removed or replaced while the daemon ran; it stops.",
+            f"The index {'folder' if folder_lost else 'database in'} {self.settings.index_dir} was removed or replaced"
+            " while the daemon ran; it stops.",
         )
 
     def _on_signal(self, number: int) -> None:

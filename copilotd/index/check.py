@@ -13,7 +13,8 @@ import numpy as np
 
 from copilotd.index import catalog, keywords
 from copilotd.index.reader import CHUNK_ROW, ReadView
-from copilotd.index.store import PlanWindows, keyword_texts
+from copilotd.index.rows import keyword_texts
+from copilotd.index.store import PlanWindows
 from copilotd.index.vectors import VectorIndex
 from copilotd.types import Finding, Window
 

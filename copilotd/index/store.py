@@ -9,14 +9,13 @@ gives any thread its own consistent view.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +24,10 @@ from typing import TypeVar
 import numpy as np
 
 from copilotd.errors import IndexError_, IndexMissing
-from copilotd.index import catalog, keywords
+from copilotd.index import catalog, keywords, rows
+from copilotd.index.heal import open_or_heal
 from copilotd.index.reader import ReadView, SharedCaches
+from copilotd.index.roots_file import load_roots, save_roots
 from copilotd.index.vectors import VectorIndex
 from copilotd.types import (
     Chunk,
@@ -107,7 +108,10 @@ class Store:
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._connection = self._open_or_heal()
+        self._connection, note = open_or_heal(self._path)
+        if note:
+            self.notes.append(note)
+        self._identity = os.stat(self._path)
         self._restore_roots()
 
     def load_vectors(self, planner: str) -> None:
@@ -137,6 +141,16 @@ class Store:
         ).fetchall()
         self._add_vectors(rows)
 
+    def lost(self) -> bool:
+        """Whether the database at this path is no longer the one that is open: somebody removed or replaced it."""
+        try:
+            there = os.stat(self._path)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False  # a disk that doesn't answer says nothing about what is on it
+        return not os.path.samestat(there, self._identity)
+
     @classmethod
     def exists(cls, folder: Path) -> bool:
         """Returns whether something was ever indexed in ``folder``."""
@@ -151,9 +165,18 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[ReadView]:
-        """Gives this thread a consistent view of the index as of now."""
+        """Gives this thread a consistent view of the index as of now.
+
+        Raises:
+            IndexError_: The database was removed or replaced by somebody else.
+        """
         connection = getattr(self._local, "connection", None)
         if connection is None:
+            if self.lost():
+                raise IndexError_(
+                    f"The index database in {self.folder} was removed or replaced while it was open.",
+                    "ask again in a moment: the next start makes a new one of the same folders",
+                )
             connection = catalog.connect(self._path, read_only=True)
             self._local.connection = connection
             with self._readers_lock:
@@ -230,9 +253,9 @@ class Store:
         with self.read() as view:
             return [
                 (key, text)
-                for batch in _batches(keys)
+                for batch in rows.batches(keys)
                 for key, text in view.connection.execute(
-                    f"SELECT key, text FROM pending WHERE key IN ({_marks(batch)})", batch
+                    f"SELECT key, text FROM pending WHERE key IN ({rows.marks(batch)})", batch
                 )
             ]
 
@@ -270,7 +293,7 @@ class Store:
         documents = sum(1 for file in files.values() if not file.skipped)
         with self._transaction() as connection:
             self._next_generation(connection)
-            removed = self._delete_files(connection, [file.id for file in files.values()])
+            removed = rows.delete_files(connection, [file.id for file in files.values()])
             connection.execute("DELETE FROM roots WHERE id = ?", (root_id,))
         self._publish(removed)
         self._save_roots()
@@ -330,8 +353,8 @@ class Store:
         """
         with self._transaction() as connection:
             generation = self._next_generation(connection)
-            removed = self._displace(connection, root, source, replaces)
-            file_id, moved = self._write_file(
+            removed = rows.displace(connection, root, source, replaces)
+            file_id, moved = rows.write_file(
                 connection, root, source, replaces, content_hash, read_ns, reader, "", document.warnings
             )
             text = document.text.encode("utf-8", "replace")
@@ -362,19 +385,19 @@ class Store:
             kept: set[int] = set()
             new_chunks: list[tuple[int, Chunk, Sequence[Window]]] = []
             for chunk in chunks:
-                digest = _digest(document, chunk, planner)
+                digest = rows.digest_of(document, chunk, planner)
                 if same := old.get(digest):
                     chunk_id = same.pop(0)
                     kept.add(chunk_id)
-                    self._place_chunk(connection, chunk_id, file_id, chunk, digest)
+                    rows.place_chunk(connection, chunk_id, file_id, chunk, digest)
                 else:
-                    chunk_id = self._place_chunk(connection, None, file_id, chunk, digest)
+                    chunk_id = rows.place_chunk(connection, None, file_id, chunk, digest)
                     windows = plan_windows(document, chunk)
                     new_chunks.append((chunk_id, chunk, windows))
-                    words = keyword_texts(root.id, source.relative_path, document, chunk)
+                    words = rows.keyword_texts(root.id, source.relative_path, document, chunk)
                     keywords.insert(connection, chunk_id, **words)
-            removed += self._delete_chunks(connection, [id_ for id_ in all_old if id_ not in kept])
-            added, keys = self._insert_windows(
+            removed += rows.delete_chunks(connection, [id_ for id_ in all_old if id_ not in kept])
+            added, keys = rows.insert_windows(
                 connection, [(chunk_id, windows) for chunk_id, _, windows in new_chunks]
             )
         self._publish(removed, [(w, c, root.id, vector, crc) for w, c, vector, crc in added])
@@ -390,12 +413,14 @@ class Store:
         with self._transaction() as connection:
             self._next_generation(connection)
             ids = [chunk_id for chunk_id, _ in chunks]
-            removed = self._delete_windows(connection, ids)
+            removed = rows.delete_windows(connection, ids)
             planned = [(chunk_id, plan_windows(document, chunk)) for chunk_id, chunk in chunks]
-            added, keys = self._insert_windows(connection, planned)
+            added, keys = rows.insert_windows(connection, planned)
             connection.execute("UPDATE documents SET planner = ? WHERE file_id = ?", (planner, file_id))
             for chunk_id, chunk in chunks:
-                self._place_chunk(connection, chunk_id, file_id, chunk, _digest(document, chunk, planner))
+                rows.place_chunk(
+                    connection, chunk_id, file_id, chunk, rows.digest_of(document, chunk, planner)
+                )
         self._publish(removed, [(w, c, root_id, vector, crc) for w, c, vector, crc in added])
         return tuple(dict.fromkeys(keys))
 
@@ -417,14 +442,14 @@ class Store:
         """
         with self._transaction() as connection:
             self._next_generation(connection)
-            removed = self._displace(connection, root, source, replaces)
-            file_id, _ = self._write_file(
+            removed = rows.displace(connection, root, source, replaces)
+            file_id, _ = rows.write_file(
                 connection, root, source, replaces, content_hash, read_ns, reader, reason, ()
             )
             chunk_ids = [
                 row[0] for row in connection.execute("SELECT id FROM chunks WHERE file_id = ?", (file_id,))
             ]
-            removed += self._delete_chunks(connection, chunk_ids)
+            removed += rows.delete_chunks(connection, chunk_ids)
             connection.execute("DELETE FROM documents WHERE file_id = ?", (file_id,))
         self._publish(removed)
         return file_id
@@ -448,7 +473,7 @@ class Store:
         """Forgets files that are gone."""
         with self._transaction() as connection:
             self._next_generation(connection)
-            removed = self._delete_files(connection, file_ids)
+            removed = rows.delete_files(connection, file_ids)
         self._publish(removed)
 
     def put_vectors(
@@ -535,8 +560,9 @@ class Store:
         """
         with self._transaction() as connection:
             rows = connection.execute(
-                "SELECT key, length(vector) FROM vectors v WHERE NOT EXISTS"
-                " (SELECT 1 FROM windows w WHERE w.key = v.key) ORDER BY used_ns DESC"
+                "SELECT v.key, length(v.vector) + coalesce(length(t.packed), 0) FROM vectors v"
+                " LEFT JOIN tokens t ON t.key = v.key WHERE NOT EXISTS"
+                " (SELECT 1 FROM windows w WHERE w.key = v.key) ORDER BY v.used_ns DESC"
             ).fetchall()
             total, dropped = 0, []
             for key, size in rows:
@@ -556,39 +582,6 @@ class Store:
 
     # ------------------------------------------------------------------------------------ internals
 
-    def _open_or_heal(self) -> sqlite3.Connection:
-        try:
-            return self._open()
-        except sqlite3.DatabaseError as error:
-            if not _is_damage(error):
-                raise IndexError_(
-                    f"The index {self._path} can't be opened: {error}.",
-                    "nothing was changed; check the folder's permissions, the space left, and who else has it open",
-                ) from None
-            aside = self._path.with_name(f"{self._path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}")
-            for suffix in ("", "-wal", "-shm"):
-                damaged = Path(f"{self._path}{suffix}")
-                if damaged.exists():
-                    damaged.rename(f"{aside}{suffix}")
-            self.notes.append(
-                f"The index was damaged ({error}); it was kept as {aside.name} and is built anew."
-            )
-            _log.error("index damaged error=%s kept=%s", error, aside)
-            return self._open()
-
-    def _open(self) -> sqlite3.Connection:
-        connection = catalog.connect(self._path)
-        try:
-            os.chmod(self._path, 0o600)
-            catalog.prepare(connection)
-            result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if result != "ok":
-                raise sqlite3.DatabaseError(result)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
     def _restore_roots(self) -> None:
         """A database begun anew learns its roots from the file beside it."""
         # A root that was just forgotten must not come back from a file that was not written any more.
@@ -596,45 +589,12 @@ class Store:
             self._connection
         ):
             return
-        try:
-            saved = json.loads((self.folder / "roots.json").read_text(encoding="utf-8"))
-            roots = [
-                Root(
-                    0,
-                    os.fsdecode(bytes.fromhex(item["path"])),
-                    item["namespace"],
-                    tuple(item["include"]),
-                    tuple(item["exclude"]),
-                    item["chunk_size"],
-                    item["chunk_overlap"],
-                    bool(item.get("poll", False)),
-                )
-                for item in saved
-            ]
-        except (OSError, ValueError, KeyError, TypeError):
-            return
-        for root in roots:
+        for root in load_roots(self.folder):
             self.add_root(root)
 
     def _save_roots(self) -> None:
-        payload = [
-            {
-                "path": os.fsencode(stored.root.path).hex(),
-                "namespace": stored.root.namespace,
-                "include": stored.root.include,
-                "exclude": stored.root.exclude,
-                "chunk_size": stored.root.chunk_size,
-                "chunk_overlap": stored.root.chunk_overlap,
-                "poll": stored.root.poll,
-            }
-            for stored in self.roots()
-        ]
-        temporary = self.folder / "roots.json.new"
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
-                json.dump(payload, file)
-            temporary.replace(self.folder / "roots.json")
+            save_roots(self.folder, [stored.root for stored in self.roots()])
         except OSError as error:
             # The database has them; this file only counts should the database be lost.
             _log.warning("roots.json could not be written: %s", error)
@@ -695,161 +655,6 @@ class Store:
         catalog.set_meta(connection, "generation", str(generation))
         return generation
 
-    @staticmethod
-    def _write_file(
-        connection: sqlite3.Connection,
-        root: Root,
-        source: SourceFile,
-        replaces: int | None,
-        content_hash: str,
-        read_ns: int,
-        reader: str,
-        skipped: str,
-        warnings: Sequence[str],
-    ) -> tuple[int, bool]:
-        """Writes the file's row; returns its number and whether its path changed."""
-        path = os.fsencode(source.relative_path)
-        stat = source.fingerprint
-        values = (
-            root.id,
-            path,
-            stat.mtime_ns,
-            stat.size,
-            stat.ctime_ns,
-            stat.inode,
-            content_hash,
-            read_ns,
-            reader,
-            skipped,
-            json.dumps(list(warnings)),
-        )
-        if replaces is not None:
-            row = connection.execute("SELECT relative_path FROM files WHERE id = ?", (replaces,)).fetchone()
-            if row is not None:
-                connection.execute(
-                    "UPDATE files SET root_id = ?, relative_path = ?, mtime_ns = ?, size = ?, ctime_ns = ?,"
-                    " inode = ?, content_hash = ?, read_ns = ?, reader = ?, skipped = ?, warnings = ? WHERE id = ?",
-                    (*values, replaces),
-                )
-                return replaces, row[0] != path
-        cursor = connection.execute(
-            "INSERT INTO files(root_id, relative_path, mtime_ns, size, ctime_ns, inode, content_hash, read_ns,"
-            " reader, skipped, warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            values,
-        )
-        assert cursor.lastrowid is not None
-        return cursor.lastrowid, False
-
-    @staticmethod
-    def _place_chunk(
-        connection: sqlite3.Connection, chunk_id: int | None, file_id: int, chunk: Chunk, digest: bytes
-    ) -> int:
-        place = chunk.metadata
-        values = (
-            file_id,
-            place.chunk_index,
-            chunk.start,
-            chunk.end,
-            chunk.section,
-            place.line_start,
-            place.line_end,
-            place.page,
-            place.page_end,
-            chunk.context,
-            digest,
-        )
-        crc = catalog.checksum(*values)
-        if chunk_id is not None:
-            connection.execute(
-                "UPDATE chunks SET file_id = ?, chunk_index = ?, start = ?, end = ?, section = ?, line_start = ?,"
-                " line_end = ?, page = ?, page_end = ?, context = ?, digest = ?, checksum = ? WHERE id = ?",
-                (*values, crc, chunk_id),
-            )
-            return chunk_id
-        cursor = connection.execute(
-            "INSERT INTO chunks(file_id, chunk_index, start, end, section, line_start, line_end, page, page_end,"
-            " context, digest, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*values, crc),
-        )
-        assert cursor.lastrowid is not None
-        return cursor.lastrowid
-
-    @staticmethod
-    def _insert_windows(
-        connection: sqlite3.Connection, planned: Sequence[tuple[int, Sequence[Window]]]
-    ) -> tuple[list[tuple[int, int, bytes, int]], list[bytes]]:
-        """Returns (window id, chunk id, vector, checksum) of those known already, and the keys to embed."""
-        added, keys = [], []
-        now = time.time_ns()
-        for chunk_id, windows in planned:
-            for window in windows:
-                cursor = connection.execute(
-                    "INSERT INTO windows(chunk_id, start, end, key) VALUES (?, ?, ?, ?)",
-                    (chunk_id, window.start, window.end, window.key),
-                )
-                known = connection.execute(
-                    "SELECT vector, checksum FROM vectors WHERE key = ?", (window.key,)
-                ).fetchone()
-                if known is None:
-                    connection.execute(
-                        "INSERT OR IGNORE INTO pending VALUES (?, ?)",
-                        (window.key, window.embedded_text.encode("utf-8", "replace").decode()),
-                    )
-                    keys.append(window.key)
-                else:
-                    assert cursor.lastrowid is not None
-                    connection.execute("UPDATE vectors SET used_ns = ? WHERE key = ?", (now, window.key))
-                    added.append((cursor.lastrowid, chunk_id, known[0], known[1]))
-        return added, keys
-
-    def _displace(
-        self, connection: sqlite3.Connection, root: Root, source: SourceFile, keep: int | None
-    ) -> list[int]:
-        """Deletes whatever else stands under this path: a file moved over another replaces it."""
-        rows = connection.execute(
-            "SELECT id FROM files WHERE root_id = ? AND relative_path = ? AND id IS NOT ?",
-            (root.id, os.fsencode(source.relative_path), keep),
-        ).fetchall()
-        return self._delete_files(connection, [row[0] for row in rows])
-
-    def _delete_files(self, connection: sqlite3.Connection, file_ids: Sequence[int]) -> list[int]:
-        """Deletes files with all that hangs on them; returns the window ids that must leave FAISS."""
-        removed: list[int] = []
-        for batch in _batches(file_ids):
-            chunk_ids = [
-                row[0]
-                for row in connection.execute(
-                    f"SELECT id FROM chunks WHERE file_id IN ({_marks(batch)})", batch
-                )
-            ]
-            removed += self._delete_chunks(connection, chunk_ids)
-            connection.execute(f"DELETE FROM documents WHERE file_id IN ({_marks(batch)})", batch)
-            connection.execute(f"DELETE FROM files WHERE id IN ({_marks(batch)})", batch)
-        return removed
-
-    def _delete_chunks(self, connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> list[int]:
-        removed = self._delete_windows(connection, chunk_ids)
-        keywords.delete(connection, chunk_ids)
-        for batch in _batches(chunk_ids):
-            connection.execute(f"DELETE FROM chunks WHERE id IN ({_marks(batch)})", batch)
-        return removed
-
-    @staticmethod
-    def _delete_windows(connection: sqlite3.Connection, chunk_ids: Sequence[int]) -> list[int]:
-        """Deletes windows; vectors stay for when the text comes back, pending texts that nobody wants go."""
-        removed: list[int] = []
-        for batch in _batches(chunk_ids):
-            rows = connection.execute(
-                f"SELECT id, key FROM windows WHERE chunk_id IN ({_marks(batch)})", batch
-            ).fetchall()
-            connection.execute(f"DELETE FROM windows WHERE chunk_id IN ({_marks(batch)})", batch)
-            connection.executemany(
-                "DELETE FROM pending WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM windows WHERE key = ?1)",
-                [(key,) for _, key in rows],
-            )
-            removed += [window_id for window_id, _ in rows]
-        return removed
-
 
 def load_index(index_dir: str | os.PathLike[str]) -> Store:
     """Opens the index in ``index_dir``.
@@ -872,50 +677,3 @@ _WINDOWS_OF_ROOT_WITH_VECTORS = (
     "FROM windows w JOIN vectors v ON v.key = w.key JOIN chunks c ON c.id = w.chunk_id"
     " JOIN files f ON f.id = c.file_id JOIN documents d ON d.file_id = f.id WHERE f.root_id = ? AND d.planner = ?"
 )
-
-
-def keyword_texts(root_id: int, relative_path: str, document: Document, chunk: Chunk) -> dict[str, str]:
-    """Returns the texts by which a chunk is found by words; arguments of :func:`keywords.insert`."""
-    return {
-        "scope": keywords.scope_token(root_id),
-        "title": f"{document.title} {document.description}",
-        "heading": " ".join(document.sections[chunk.section].heading_path),
-        "body": f"{chunk.context}\n{document.text[chunk.start : chunk.end]}",
-        "name": os.fsencode(relative_path).decode("utf-8", "replace"),
-    }
-
-
-# SQLITE_CORRUPT and SQLITE_NOTADB; a lock, a full disk or a permission is no reason to begin anew.
-_DAMAGE_CODES = frozenset({11, 26})
-
-
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    return not isinstance(error, sqlite3.OperationalError) if code is None else code & 0xFF in _DAMAGE_CODES
-
-
-def _digest(document: Document, chunk: Chunk, planner: str) -> bytes:
-    """Identifies what a chunk's words and vectors depend on; its place is not among it."""
-    digest = hashlib.blake2b(digest_size=16)
-    parts: Mapping[str, str] = {
-        "planner": planner,
-        "title": document.title,
-        "description": document.description,
-        "headings": "\x1f".join(document.sections[chunk.section].heading_path),
-        "context": chunk.context,
-        "text": document.text[chunk.start : chunk.end],
-    }
-    for part in parts.values():
-        encoded = part.encode("utf-8", "surrogatepass")
-        digest.update(len(encoded).to_bytes(8, "little"))
-        digest.update(encoded)
-    return digest.digest()
-
-
-def _batches(items: Sequence[_T]) -> Iterator[list[_T]]:
-    for first in range(0, len(items), _MAX_VARIABLES):
-        yield list(items[first : first + _MAX_VARIABLES])
-
-
-def _marks(batch: Sequence[object]) -> str:
-    return ",".join("?" * len(batch))

@@ -105,6 +105,23 @@ def test_an_index_removed_under_the_daemon_is_begun_anew_by_the_next_command(hom
     assert json.loads(home.run("status", "--json").out)["pid"] != pid
 
 
+def test_a_database_removed_under_the_daemon_is_made_anew_with_the_same_folders(home: Home) -> None:
+    home.run("index", "docs")
+    (database,) = home.path.glob("d/copilot/index/index.sqlite3")
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{database}{suffix}").unlink(missing_ok=True)
+    told = home.run("status")
+    assert "index database in" in told.out + told.err
+    place = "[setup_guide > Database Config]"
+    again = home.run("search", "address")
+    deadline = time.monotonic() + 60
+    while not (database.exists() and place in again.out) and time.monotonic() < deadline:
+        time.sleep(0.2)
+        again = home.run("search", "address")
+    assert place in again.out, again.err
+    assert database.exists()
+
+
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="finds processes in /proc")
 def test_from_nothing_to_an_answer_through_a_kill(home: Home) -> None:
     done = home.run("index", "docs")

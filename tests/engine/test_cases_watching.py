@@ -268,7 +268,7 @@ def test_wat_26_what_is_no_file_is_not_opened(engine: Engine, docs: Path) -> Non
         assert found(engine, "wheel") == ["# Good\n\nWheel."]
         began = time.monotonic()
         engine.close()
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < 20
 
 
 @needs_shared

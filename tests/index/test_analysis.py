@@ -96,10 +96,11 @@ def test_any_text_is_a_question_and_tokens_hold_no_blank_or_quote(text: str) -> 
     assert set(terms.tokens) <= set(analyse(text))
 
 
-def test_a_megabyte_takes_less_than_two_seconds() -> None:
+def test_a_long_text_takes_linear_time() -> None:
     text = "\n".join(
         f"Line {n}: run `copilot-{n} --dry-run` in /srv/docs/{n}.md first." for n in range(20_000)
     )
-    started = time.perf_counter()
+    started = time.process_time()
     analyse(text)
-    assert (time.perf_counter() - started) / len(text) * 1e6 < 4
+    # Microseconds a character; about 1 on two slow cores.
+    assert (time.process_time() - started) / len(text) * 1e6 < 20

@@ -281,6 +281,28 @@ def test_a_damaged_database_is_kept_aside_and_begun_anew(tmp_path: Path, damage:
     store.close()
 
 
+def test_only_the_latest_damaged_databases_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "index"
+    for day in range(1, 6):
+        Store(folder).close()
+        (folder / DATABASE_NAME).write_bytes(f"garbage of day {day} ".encode() * 1000)
+        monkeypatch.setattr("copilotd.index.heal.time.strftime", lambda _, day=day: f"2026010{day}T000000")
+        Store(folder).close()
+    kept = sorted(path.name[-15:] for path in folder.glob("*.damaged-*"))
+    assert kept == ["20260104T000000", "20260105T000000"]
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_database_that_was_taken_away_is_noticed(tmp_path: Path, how: str) -> None:
+    store = Store(tmp_path)
+    assert not store.lost()
+    (tmp_path / DATABASE_NAME).rename(tmp_path / "elsewhere")
+    if how == "replaced":
+        (tmp_path / DATABASE_NAME).write_bytes(b"")
+    assert store.lost()
+    store.close()
+
+
 def test_a_flipped_byte_in_a_text_is_not_quoted(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "index")
     written = bench.write("a.md", TEXT)
@@ -377,7 +399,9 @@ def test_tokens_come_and_go_with_their_vectors(bench: Bench) -> None:
     with bench.store.read() as view:
         assert sorted(view.packed_tokens([1, 2, 3]).values()) == packed[1:], "damaged ones are left out"
     bench.store.remove_files([written.file_id])
-    assert bench.store.trim_vectors(0) == len(packed)
+    assert bench.store.trim_vectors(len(packed) * (ENCODER.dimension * 4 + 8)) == 0
+    assert bench.store.trim_vectors(len(packed) * ENCODER.dimension * 4) == 1, "their tokens take room, too"
+    assert bench.store.trim_vectors(0) == len(packed) - 1
     assert database.execute("SELECT count(*) FROM tokens").fetchone() == (0,)
     database.close()
 

@@ -97,7 +97,7 @@ def test_words_come_before_the_answer_is_complete(dialect: Dialect) -> None:
         stream = provider_at(server.url, dialect).stream(REQUEST, lambda: False)
         assert next(stream) == TextDelta("first")
         stream.close()  # type: ignore[attr-defined]
-        assert server.disconnected.wait(2)
+        assert server.disconnected.wait(60)
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -124,7 +124,7 @@ def test_a_passing_overload_is_waited_out(dialect: Dialect, status: int) -> None
     with serving(busy, dialect.answer("here")) as server:
         began = time.monotonic()
         assert complete(provider_at(server.url, dialect), REQUEST).text == "here"
-        assert 0.2 <= time.monotonic() - began < 5
+        assert time.monotonic() - began >= 0.2
     assert len(server.requests) == 2
 
 
@@ -146,7 +146,7 @@ def test_a_wait_beyond_the_limit_is_not_begun(dialect: Dialect) -> None:
     with serving(dialect.error(429, headers={"retry-after": "120"})) as server:
         began = time.monotonic()
         error = failure(server, dialect)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert "wait 120 s" in error.hint
     assert len(server.requests) == 1
 
@@ -168,7 +168,7 @@ def test_no_first_byte_is_a_time_out(dialect: Dialect) -> None:
     with serving(Reply(slow.status, slow.headers, slow.pieces, delay_s=20)) as server:
         began = time.monotonic()
         error = failure(server, dialect, timeout_s=0.5)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 15
         assert server.disconnected.wait(2)
     assert isinstance(error, ProviderUnreachable)
     assert "0.5 s" in error.message
@@ -438,7 +438,7 @@ def test_cancelling_ends_the_wait_between_tries(dialect: Dialect) -> None:
         began = time.monotonic()
         with pytest.raises(Cancelled):
             complete(provider_at(server.url, dialect), REQUEST, cancelled=cancelled.is_set)
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 7
         timer.join()
 
 

@@ -43,6 +43,9 @@ class FakeService:
     async def status(self, params: JSONObject, context: RequestContext) -> JSONObject:
         return {**self._info.facts(), "state": "ready"}
 
+    def lost(self) -> bool:
+        return False
+
     def close(self) -> None:
         if MODE == "stuck":
             time.sleep(60)
@@ -54,7 +57,7 @@ class FakeService:
 def build(settings: Settings, info: DaemonInfo) -> FakeService:
     if MODE in ("slow", "very_slow"):
         info.announce("Loading the model…")
-        time.sleep(1.0 if MODE == "slow" else 60)
+        time.sleep(3.0 if MODE == "slow" else 60)
     if MODE == "too_new":
         raise IndexTooNew("The index was made by a newer version.", "Upgrade.")
     if MODE == "broken":
