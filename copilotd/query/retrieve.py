@@ -20,6 +20,7 @@ from copilotd.index.analysis import analyse, analyse_query
 from copilotd.index.keywords import match_any
 from copilotd.query.features import features
 from copilotd.query.known import KnownWords
+from copilotd.query.listing import listed
 from copilotd.types import (
     BlockKind,
     Encoder,
@@ -201,7 +202,7 @@ def _ranked(
         words.tokens if words is not None else (),
         _similar(ranked[: weights.refined], near),
     )
-    hits = [_in_shares(hit, weights) for hit in _without_copies(ranked, top_k)]
+    hits = [_in_shares(hit, weights) for hit in listed(ranked, top_k)]
     clock.lap("rank")
     return hits, evidence
 
@@ -380,17 +381,3 @@ def _in_shares(hit: Hit, weights: Weights) -> Hit:
     best = 1.0 + weights.lexical + weights.heading + weights.phrase + weights.late
     parts = {"dense": hit.dense or 0.0, **hit.details}
     return replace(hit, score=hit.score / best, details={name: value / best for name, value in parts.items()})
-
-
-def _without_copies(hits: Sequence[Hit], limit: int) -> list[Hit]:
-    """Returns the first ``limit`` hits, leaving out those whose words are a better one's: copied text."""
-    seen: set[str] = set()
-    kept: list[Hit] = []
-    for hit in hits:
-        if len(kept) == limit:
-            break
-        words = " ".join(hit.chunk.text.lower().split())
-        if words not in seen:
-            seen.add(words)
-            kept.append(hit)
-    return kept
