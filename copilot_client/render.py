@@ -138,14 +138,28 @@ def answer_gaps(answer: JSONObject) -> list[str]:
 
 
 def freshness_line(result: JSONObject) -> list[str]:
-    """Returns a line when files are known to have changed that the answer doesn't know yet."""
+    """Returns a line for files that the answer doesn't know yet, and one for those it knows by words only."""
     freshness = result.get("freshness") or {}
-    pending = int(freshness.get("pending") or 0)
-    if not pending:
-        return []
+    by_words = int(freshness.get("by_words") or 0)
+    unread = int(freshness.get("pending") or 0) - by_words
+    # Unread ones are named first.
     paths = [_line(path) for path in freshness.get("pending_paths") or ()]
-    named = ", ".join(paths[:3]) + (", …" if pending > min(len(paths), 3) and paths else "")
-    return [f"Not yet in this answer: {count(pending, 'changed file')}{f' ({named})' if named else ''}."]
+    lines = []
+    if unread:
+        named = _some(paths[:unread], unread)
+        lines.append(f"Not yet in this answer: {count(unread, 'changed file')}{named}.")
+    if by_words:
+        named = _some(paths[unread:], by_words)
+        lines.append(
+            f"Found by words only so far, while vectors are made: {count(by_words, 'document')}{named}."
+        )
+    return lines
+
+
+def _some(paths: Sequence[str], total: int) -> str:
+    """Names the first few of ``total`` paths, in brackets."""
+    named = ", ".join(paths[:3]) + (", …" if total > min(len(paths), 3) and paths else "")
+    return f" ({named})" if named else ""
 
 
 def notices(result: JSONObject) -> list[str]:

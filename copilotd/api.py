@@ -118,6 +118,7 @@ class _AskParams(_ScopeParams):
     query: str
     top_k: Annotated[int, Field(ge=1, le=100)] | None = None
     extractive: bool = False
+    long: bool = False
     min_score: Annotated[float, Field(ge=-1, le=1)] | None = None
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     deep: bool | None = None
@@ -273,6 +274,7 @@ class Service:
             scope=params.scope(),
             top_k=params.top_k,
             extractive=params.extractive,
+            long=params.long,
             min_score=params.min_score,
             threshold=params.threshold,
             deep=params.deep,
@@ -608,6 +610,7 @@ def freshness_json(freshness: Freshness) -> JSONObject:
         "generation": freshness.generation,
         "pending": freshness.pending,
         "pending_paths": [printable(path) for path in freshness.pending_paths],
+        "by_words": freshness.by_words,
     }
 
 

@@ -36,7 +36,7 @@ from copilotd.ingest.cookie import Cookies
 from copilotd.ingest.parse import PARSERS_FINGERPRINT
 from copilotd.ingest.pdf_ocr import find_ocr
 from copilotd.ingest.watch import Watcher
-from copilotd.query.answer import MakeProvider, answer_question, metric_line
+from copilotd.query.answer import MakeProvider, answer_question, best_passages, metric_line, whole_passages
 from copilotd.query.deep.answer import answer_deeply
 from copilotd.query.deep.documents import TOP_DOCUMENTS
 from copilotd.query.deep.parallel import MIN_SCORE, TOP_K
@@ -309,6 +309,7 @@ class Engine:
             max_tokens=self.settings.max_answer_tokens,
             on_delta=reporter.delta if request.stream else None,
             cancelled=reporter.cancelled,
+            quote=whole_passages if request.long else best_passages,
             grounding=self._grounding(encoder),
             siblings=siblings,
         )
@@ -708,7 +709,10 @@ class Engine:
             if documents:
                 waiting = [path for path in view.pending_paths(_PENDING_PATHS) if path not in paths]
                 return Freshness(
-                    generation, len(paths) + documents, tuple((*paths, *waiting)[:_PENDING_PATHS])
+                    generation,
+                    len(paths) + documents,
+                    tuple((*paths, *waiting)[:_PENDING_PATHS]),
+                    by_words=documents,
                 )
         return Freshness(generation, len(paths), tuple(paths[:_PENDING_PATHS]))
 

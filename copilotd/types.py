@@ -640,13 +640,15 @@ class Freshness:
 
     Attributes:
         generation: The index generation answered from.
-        pending: Files known to have changed but not yet in the index.
+        pending: Files known to have changed but not yet in the index, or not with all their vectors.
         pending_paths: Up to 20 of them.
+        by_words: How many of them are found by words already and only wait for vectors.
     """
 
     generation: int
     pending: int = 0
     pending_paths: tuple[str, ...] = ()
+    by_words: int = 0
 
 
 class Context(StrEnum):
@@ -1056,6 +1058,7 @@ class AskRequest:
         scope: What it may be answered from.
         top_k: Passages used; None for the setting.
         extractive: Answer without the LLM even where one is set.
+        long: Quote whole sections instead of the lines that answer best.
         min_score: Floor on the cosine; None for the setting.
         threshold: Confidence below which nothing is answered; None for the setting.
         stream: Whether deltas are wanted.
@@ -1070,6 +1073,7 @@ class AskRequest:
     scope: Scope = Scope()
     top_k: int | None = None
     extractive: bool = False
+    long: bool = False
     min_score: float | None = None
     threshold: float | None = None
     stream: bool = True

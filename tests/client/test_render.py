@@ -199,6 +199,12 @@ def test_freshness_is_told_only_while_something_is_pending() -> None:
     assert render.freshness_line({"freshness": pending}) == [
         "Not yet in this answer: 5 changed files (a.md, b.md, c.md, …)."
     ]
+    assert render.freshness_line(
+        {"freshness": {"pending": 4, "pending_paths": ["a.md", "b.md", "c.md"], "by_words": 3}}
+    ) == [
+        "Not yet in this answer: 1 changed file (a.md).",
+        "Found by words only so far, while vectors are made: 3 documents (b.md, c.md, …).",
+    ]
     assert render.freshness_line({"freshness": {"pending": 1}}) == ["Not yet in this answer: 1 changed file."]
 
 
