@@ -1,6 +1,6 @@
 """Measures the sentence check: which sentences the passages bear out, and which it says they do.
 
-    python benchmarks/support.py SET... --index-dir DIR [--fit]
+    python benchmarks/support.py SET... --index-dir DIR [--questions N] [--fit]
 
 SET is a folder with ``corpus/`` and ``questions.jsonl`` (``evalset.py``) whose questions have a reference
 ``answer``. Each is searched by a real engine; the hits that overlap the gold lines are the cited passages. Pairs
@@ -48,7 +48,7 @@ from copilotd.query.support import (
 )
 from copilotd.query.support_facts import Fact, facts_of
 from copilotd.settings import load_settings
-from copilotd.types import Encoder, Hit, SearchRequest
+from copilotd.types import Encoder, Float32Array, Hit, SearchRequest
 
 BORNE_OUT = ("answer", "own")
 NOT_BORNE_OUT = ("near", "other")
@@ -77,6 +77,24 @@ class Pair:
     kind: str
     sentence: str
     hits: tuple[Hit, ...]
+
+
+class Remembering:
+    """An encoder that embeds each text once: the passages of a question come with many sentences."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.name = encoder.name
+        self.fingerprint = encoder.fingerprint
+        self.dimension = encoder.dimension
+        self.max_tokens = encoder.max_tokens
+        self._encoder = encoder
+        self._known: dict[str, Float32Array] = {}
+
+    def encode(self, texts: Sequence[str]) -> Float32Array:
+        """Returns what the encoder does."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        self._known.update(zip(new, self._encoder.encode(new), strict=True))
+        return np.stack([self._known[text] for text in texts])
 
 
 def reword(sentence: str, draw: random.Random) -> str:
@@ -110,8 +128,8 @@ def change(sentence: str, draw: random.Random) -> str | None:
     return sentence.replace(fact.name or fact.text, changed, 1)
 
 
-def pairs_of(folder: Path, engine: Engine, draw: random.Random) -> list[Pair]:
-    """Returns every pair of one set."""
+def pairs_of(folder: Path, engine: Engine, draw: random.Random, most: int) -> list[Pair]:
+    """Returns every pair of one set's first ``most`` questions."""
     answers = {}
     gold_texts = {}
     for line in (folder / "questions.jsonl").read_text(encoding="utf-8").splitlines():
@@ -120,7 +138,7 @@ def pairs_of(folder: Path, engine: Engine, draw: random.Random) -> list[Pair]:
         gold_texts[raw["id"]] = "\n".join(gold.get("text") or "" for gold in raw["gold"])
     borne_out: list[Pair] = []
     pairs: list[Pair] = []
-    for question in (q for q in load_questions(folder) if q.answerable and answers[q.id]):
+    for question in [q for q in load_questions(folder) if q.answerable and answers[q.id]][:most]:
         hits = engine.search(SearchRequest(question.text, top_k=_HITS), Quiet()).hits
         gold = tuple(hit for hit in hits if _span(hit).hits(question.gold))
         near = tuple(hit for hit in hits if hit not in gold)[:2]
@@ -222,15 +240,16 @@ def main() -> None:
     )
     parser.add_argument("sets", nargs="+", type=Path)
     parser.add_argument("--index-dir", type=Path, required=True)
+    parser.add_argument("--questions", type=int, default=50, help="questions a set")
     parser.add_argument("--fit", action="store_true")
     options = parser.parse_args()
-    encoder = load_encoder(locate_model(load_settings().embed_model))
+    encoder = Remembering(load_encoder(locate_model(load_settings().embed_model)))
     found: dict[str, list[Pair]] = {}
     for folder in options.sets:
         engine = Engine(with_changed(load_settings(), index_dir=options.index_dir / folder.name))
         engine.start()
         engine.index_root(str(folder / "corpus"), reporter=Quiet())
-        found[folder.name] = pairs_of(folder, engine, random.Random(7))
+        found[folder.name] = pairs_of(folder, engine, random.Random(7), options.questions)
         engine.close()
     kinds = " | ".join(f"{kind} marked" for kind in (*BORNE_OUT, *NOT_BORNE_OUT, "changed"))
     print(f"| set | {kinds} | precision | recall |")

@@ -110,13 +110,27 @@ def answer_stats(answer: JSONObject) -> list[str]:
     """Returns the metric line and the time each stage took."""
     citations = answer.get("citations") or ()
     if not answer.get("known"):
-        return [f"Not answered | top_score={float(answer.get('top_score') or 0):.2f}", *timings(answer)]
+        return [
+            f"Not answered | top_score={float(answer.get('top_score') or 0):.2f}",
+            *tokens(answer),
+            *timings(answer),
+        ]
     labels = dict.fromkeys(label(citation) for citation in citations)
     metric = (
         f"Answer generated | top_score={float(answer.get('top_score') or 0):.2f}"
         f" | citations={len(citations)} | sources: {', '.join(labels)}"
     )
-    return [metric.rstrip(), *timings(answer)]
+    return [metric.rstrip(), *tokens(answer), *timings(answer)]
+
+
+def tokens(answer: JSONObject) -> list[str]:
+    """Returns one line with the tokens a model's answer took, and their cost where prices are set."""
+    usage = answer.get("usage") or {}
+    names = (("in", "tokens_in"), ("out", "tokens_out"), ("cached", "cached"))
+    parts = [f"{name} {int(usage[key])}" for name, key in names if usage.get(key) is not None]
+    if usage.get("cost") is not None:
+        parts.append(f"cost {float(usage['cost']):.6f}")
+    return ["Tokens: " + ", ".join(parts)] if parts else []
 
 
 def timings(result: JSONObject) -> list[str]:

@@ -83,7 +83,7 @@ class OpenAIProvider(StreamingProvider):
                 **(self._shape(request.output) if request.output else {}),
             )
             async with stream:
-                async for event in _events(stream):
+                async for event in _events(stream, structured=request.output is not None):
                     yield event
 
     def _shape(self, output: OutputSchema) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class OpenAIProvider(StreamingProvider):
         return self._service.transport(error, self._limits.connect_s, received=received)
 
 
-async def _events(stream: Any) -> AsyncGenerator[TextDelta | Finished, None]:
+async def _events(stream: Any, *, structured: bool) -> AsyncGenerator[TextDelta | Finished, None]:
     reason: str | None = None
     refused = False
     usage: Any = None
@@ -138,7 +138,7 @@ async def _events(stream: Any) -> AsyncGenerator[TextDelta | Finished, None]:
             refused = refused or bool(refusal)
             called = "".join(
                 words(call.function.arguments)
-                for call in getattr(delta, "tool_calls", None) or ()
+                for call in (getattr(delta, "tool_calls", None) or () if structured else ())
                 if call.function is not None
             )
             yield TextDelta((words(delta.content) if delta is not None else "") or refusal or called)

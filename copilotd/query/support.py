@@ -52,8 +52,8 @@ class Coefficients:
         return 1.0 / (1.0 + math.exp(-(x + self.cosine * features.cosine)))
 
 
-WITH_VECTORS = Coefficients(-6.0, 3.0, 3.0, 6.0)
-WORDS_ALONE = Coefficients(-3.5, 4.0, 3.0, 0.0)
+WITH_VECTORS = Coefficients(-8.73, 1.406, 8.09, 4.724)
+WORDS_ALONE = Coefficients(-6.915, 2.397, 8.707, 0.0)
 
 _BEFORE_STOP = re.compile(r"\s+([.,;:!?])")  # where a citation stood
 

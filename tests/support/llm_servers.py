@@ -15,7 +15,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -53,10 +53,13 @@ class Request:
     body: Any
 
 
-class LLMServer:
-    """One server; replies are taken from a queue, the last one is repeated."""
+Answerer = Callable[[Request], Reply]
 
-    def __init__(self, replies: Iterable[Reply]) -> None:
+
+class LLMServer:
+    """One server; replies are taken from a queue, the last one is repeated. A function makes one from the request."""
+
+    def __init__(self, replies: Iterable[Reply | Answerer]) -> None:
         self.requests: list[Request] = []
         self.disconnected = threading.Event()
         self.connections = 0
@@ -95,11 +98,12 @@ class LLMServer:
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers.get("content-length", "0")))
         with self._lock:
-            self.requests.append(Request(handler.path, dict(handler.headers.items()), json.loads(body)))
+            request = Request(handler.path, dict(handler.headers.items()), json.loads(body))
+            self.requests.append(request)
             reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
         handler.close_connection = True
         try:
-            self._send(handler, reply)
+            self._send(handler, reply if isinstance(reply, Reply) else reply(request))
         except OSError:
             self.disconnected.set()
 
@@ -133,7 +137,7 @@ class LLMServer:
 
 
 @contextmanager
-def serving(*replies: Reply) -> Iterator[LLMServer]:
+def serving(*replies: Reply | Answerer) -> Iterator[LLMServer]:
     """Runs a server that gives ``replies`` in turn."""
     server = LLMServer(replies)
     try:
