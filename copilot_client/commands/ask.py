@@ -96,6 +96,9 @@ def _deep_params(deep: bool | None, documents: bool | None, top_documents: int |
 )
 @click.option("--extractive", is_flag=True, help="Quote the documents; use no LLM even where one is set.")
 @click.option(
+    "--long", "long", is_flag=True, help="Quote whole sections, not only the lines that answer best."
+)
+@click.option(
     "--deep/--plain",
     "deep",
     default=None,
@@ -137,6 +140,7 @@ def ask(
     top_k: int | None,
     threshold: float | None,
     extractive: bool,
+    long: bool,
     deep: bool | None,
     documents: bool | None,
     top_documents: int | None,
@@ -159,6 +163,7 @@ def ask(
         "top_k": top_k,
         "threshold": threshold,
         "extractive": extractive or None,
+        "long": long or None,
         **_deep_params(deep, documents, top_documents),
         "min_score": min_score,
         "stream": not (as_json or no_stream),

@@ -29,12 +29,18 @@ Quote = Callable[[Retrieval], Sequence[Passage]]
 # Sections named beside a refusal as the nearest ones.
 _CLOSEST = 3
 _MAX_PASSAGES = 3
+_MAX_LONG_PASSAGES = 5
 _AS_SET = Grounding()
 
 
 def best_passages(retrieval: Retrieval) -> Sequence[Passage]:
     """Returns what a plain answer quotes."""
     return extract(retrieval, max_passages=_MAX_PASSAGES)
+
+
+def whole_passages(retrieval: Retrieval) -> Sequence[Passage]:
+    """Returns what a long answer quotes: more passages, and all of each."""
+    return extract(retrieval, max_passages=_MAX_LONG_PASSAGES, whole=True)
 
 
 def answer_question(

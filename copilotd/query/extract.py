@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from copilotd.query.citation_stream import render_label
 from copilotd.query.pack import key_of
-from copilotd.query.passages import Run, best_run
+from copilotd.query.passages import Run, best_run, whole_run
 from copilotd.query.quoting import quoted
 from copilotd.text import one_line
 from copilotd.types import BlockKind, Citation, Hit, Retrieval, StoredChunk
@@ -40,6 +40,7 @@ class Passage:
         line_start: First source line.
         line_end: Last source line.
         score: The hit's fused score.
+        rows_left_out: Rows of the table it was cut from that it does not hold.
     """
 
     text: str
@@ -47,16 +48,23 @@ class Passage:
     line_start: int
     line_end: int
     score: float
+    rows_left_out: int = 0
 
 
-def extract(retrieval: Retrieval, *, max_passages: int = 3) -> list[Passage]:
-    """Returns the passages that answer, the best hit's first; empty where nothing was found."""
+def extract(retrieval: Retrieval, *, max_passages: int = 3, whole: bool = False) -> list[Passage]:
+    """Returns the passages that answer, the best hit's first; empty where nothing was found.
+
+    Args:
+        retrieval: What was found.
+        max_passages: At most so many.
+        whole: Quote all of a hit instead of what a person looks over in ten seconds.
+    """
     passages: list[Passage] = []
     hits = retrieval.hits
     for hit in hits:
         if len(passages) >= max_passages or (passages and hit.score < _NEAR * hits[0].score):
             break
-        run = best_run(hit.chunk, retrieval.rarity)
+        run = whole_run(hit.chunk) if whole else best_run(hit.chunk, retrieval.rarity)
         if run is None:
             continue
         passage = _passage(hit, run)
@@ -90,7 +98,8 @@ def compose(passages: Sequence[Passage]) -> tuple[str, list[Citation]]:
             preview=one_line(passage.text, _PREVIEW_CHARS),
         )
         # Rendered here and not by the mark scanner: a document's own "[A]" is text, no mark.
-        parts.append(f"{quoted(passage.text)}{separator}{render_label(citation)}")
+        note = f" (… {passage.rows_left_out} more rows)" if passage.rows_left_out else ""
+        parts.append(f"{quoted(passage.text)}{separator}{render_label(citation)}{note}")
         citations.append(citation)
     return "\n\n".join(parts), citations
 
@@ -103,7 +112,26 @@ def _passage(hit: Hit, run: Run) -> Passage:
     if run.header:
         text = f"{run.header}\n{text}"
     text = _whole_fences(chunk, run.start, text)
-    return Passage(text, chunk, chunk.line_numbers[first], chunk.line_numbers[last], hit.score)
+    return Passage(
+        text,
+        chunk,
+        chunk.line_numbers[first],
+        chunk.line_numbers[last],
+        hit.score,
+        _rows_left_out(chunk, run),
+    )
+
+
+def _rows_left_out(chunk: StoredChunk, run: Run) -> int:
+    """Returns how many rows of the tables that the run touches stand in the chunk before and behind it."""
+    left_out = 0
+    for block in chunk.blocks:
+        if block.kind is BlockKind.TABLE and block.start < run.end and block.end > run.start:
+            for start, end in ((block.header_end, run.start), (run.end, block.end)):
+                left_out += sum(
+                    1 for line in chunk.text[max(start, block.start) : end].split("\n") if line.strip()
+                )
+    return left_out
 
 
 def _fenced(chunk: StoredChunk, start: int, end: int) -> str:

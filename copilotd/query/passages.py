@@ -88,6 +88,14 @@ def best_run(chunk: StoredChunk, rarity: Mapping[str, float]) -> Run | None:
     return best
 
 
+def whole_run(chunk: StoredChunk) -> Run | None:
+    """Returns all of a chunk that is quotable; None where nothing is."""
+    units = cut_units(chunk)
+    if not units:
+        return None
+    return Run(units[0].start, units[-1].end, 1.0, _header(chunk, units[0]))
+
+
 def _parts(chunk: StoredChunk) -> list[tuple[str, list[Unit]]]:
     """Returns the units below each heading inside the chunk, with that heading; the chunk's own has none."""
     parts: list[tuple[str, list[Unit]]] = []

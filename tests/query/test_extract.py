@@ -255,3 +255,31 @@ def test_a_fence_around_code_is_longer_than_any_in_it() -> None:
     index.add(document, chunk_document(document, source_file="/g", relative_path="g", last_modified=1.0))
     (passage,) = extract(retrieve("how to fire kiln start", index, HashingEncoder(), Scope(), 5))
     assert "````\ncat guide.md\n```sh\nkiln start\n```\n````" in passage.text
+
+
+def test_a_cut_table_says_how_many_rows_are_left_out() -> None:
+    passage = answer("temperature of cone 17 ware")[0]
+    assert passage.rows_left_out > 0
+    text, _ = compose([passage])
+    assert text.endswith(f"(… {passage.rows_left_out} more rows)")
+    rows = [line for line in passage.text.split("\n") if re.match(r"\| \d", line)]
+    assert len(rows) + passage.rows_left_out <= 39
+
+
+def test_a_whole_table_says_nothing_of_more_rows() -> None:
+    table = "# Cones\n\n| cone | use |\n|------|-----|\n| one | ware |\n| two | tiles |\n"
+    passage = answer("use of cone two", table)[0]
+    assert passage.rows_left_out == 0
+    assert "more rows" not in compose([passage])[0]
+
+
+def test_a_long_answer_quotes_the_whole_section() -> None:
+    index = MemoryIndex(HashingEncoder())
+    document = parse_file("guide.md", GUIDE.encode())
+    chunks = chunk_document(document, source_file="/guide.md", relative_path="guide.md", last_modified=1.0)
+    index.add(document, chunks)
+    found = retrieve("temperature of cone 17 ware", index, HashingEncoder(), Scope(), 5)
+    short, long = extract(found)[0], extract(found, whole=True)[0]
+    assert short.text in long.text
+    assert len(long.text) > 2 * len(short.text)
+    assert "| 17 |" in short.text
