@@ -269,7 +269,8 @@ def _hit(
 
 
 def _order(hit: Hit) -> tuple[float, int]:
-    return (-hit.score, hit.chunk.id)
+    # Copies differ in the last bits, by the order of the additions: which one comes first must not depend on that.
+    return (-round(hit.score, 5), hit.chunk.id)
 
 
 def _text_chars(chunk: StoredChunk) -> int:
