@@ -73,6 +73,8 @@ def is_tag(match: re.Match[str], components: frozenset[str]) -> bool:
     name = match["name"]
     if name not in components and name.lower() not in _ELEMENTS:
         return False
+    if match["close"] and match["attributes"]:
+        return False
     return all(
         part["value"] is not None
         or part["name"] is None

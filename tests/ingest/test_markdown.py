@@ -6,6 +6,7 @@ import html
 import json
 import re
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from markdown_it import MarkdownIt
 from support.documents import FIXTURES, check_chunks, check_document
 from support.shared import SHARED, needs_shared
 
+from copilotd.ingest.lines import clean_characters
 from copilotd.ingest.markdown import MarkdownParser, MdxParser
 from copilotd.types import BlockKind, Document, Parser
 
@@ -56,6 +58,20 @@ def rendered_headings(markdown: str) -> list[str]:
     rendered = MarkdownIt("commonmark").enable("table").render(markdown)
     found = re.findall(r"<h([1-6])(?:\s[^>]*)?>(.*?)</h\1>", rendered, re.DOTALL)
     return [" ".join(html.unescape(re.sub(r"<[^>]+>", "", inner)).split()) for _, inner in found]
+
+
+_UNSEEN = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<!--.*?-->|<!--.*\Z", re.DOTALL | re.IGNORECASE)
+
+
+def words(text: str) -> Counter[str]:
+    return Counter(re.findall(r"[^\W_]+", clean_characters(html.unescape(text))))
+
+
+def rendered_words(markdown: str) -> Counter[str]:
+    """Counts the words a reader sees of the HTML that markdown-it makes."""
+    rendered = _UNSEEN.sub(" ", MarkdownIt("commonmark").enable("table").render(markdown))
+    # A comment in what CommonMark takes for code is one for those who indent admonitions and tabs.
+    return words(_UNSEEN.sub(" ", html.unescape(re.sub(r"<[^>]*>", " ", rendered))))
 
 
 @pytest.mark.parametrize("parser", [MarkdownParser(), MdxParser()])
@@ -432,6 +448,7 @@ def test_commonmark_example(example: dict[str, str]) -> None:
     source = example["markdown"]
     document = parse(source)
     assert headings(document) == rendered_headings(source)
+    assert rendered_words(source) - words(document.text) == Counter()
     check_chunks(document, max_chars=40, overlap_chars=10)
     check_document(MdxParser(), source.encode())
 
@@ -516,16 +533,35 @@ def plain(found: list[str]) -> list[str]:
     return [MEANT.sub("", heading) for heading in found]
 
 
-@needs_shared
-@pytest.mark.shared
-def test_whole_corpora_keep_every_word_in_its_place() -> None:
-    differing: list[Path] = []
-    for path in CORPUS:
+# Statements and tags of MDX that CommonMark takes for text.
+STATEMENTS = re.compile(
+    r"^import\b.*?['\"];?[ \t]*$|^export const\b.*?(?:\n\n|\Z)|<[A-Z]\w*\s[^>]*>", re.DOTALL | re.MULTILINE
+)
+
+
+def differences(parser: MarkdownParser, files: list[Path]) -> list[tuple[Path, object]]:
+    """Reads whole files, checks every place, and compares headings and visible words with markdown-it's."""
+    found: list[tuple[Path, object]] = []
+    for path in files:
         source = path.read_bytes()
-        document = check_document(MarkdownParser(), source)
+        document = check_document(parser, source)
         assert document is not None
         check_chunks(document, max_chars=2000, overlap_chars=250)
         body = re.sub(r"\A---\n.*?\n---\n", "", source.decode(), flags=re.DOTALL)
         if plain(rendered_headings(body)) != plain(headings(document)):
-            differing.append(path)
-    assert differing == []
+            found.append((path, headings(document)))
+        if lost := rendered_words(STATEMENTS.sub("", body)) - words(document.text):
+            found.append((path, lost))
+    return found
+
+
+@needs_shared
+@pytest.mark.shared
+def test_whole_corpora_keep_every_word_in_its_place() -> None:
+    assert differences(MarkdownParser(), CORPUS) == []
+
+
+@needs_shared
+@pytest.mark.shared
+def test_a_corpus_of_mdx_keeps_every_word_in_its_place() -> None:
+    assert differences(MdxParser(), [path for path in CORPUS if "frigate" in path.parts]) == []
