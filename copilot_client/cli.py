@@ -83,6 +83,21 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(module, cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Names the commands that a mistyped one is close to."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            close = difflib.get_close_matches(args[0], _MODULES, n=2) if args else []
+            if close:
+                meant = f"{error.message} Did you mean {' or '.join(close)}?"
+                raise click.UsageError(meant, ctx) from None
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the commands by group, without importing them."""
         for title, commands in GROUPS:
@@ -133,6 +148,12 @@ def _run(argv: list[str]) -> int:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.info_name in ("ask", "search"):
+            question = f"copilot {error.ctx.info_name} -- {error.option_name} …"
+            error = click.UsageError(
+                f"{error.format_message()} A question that begins with a dash comes after two: {question}",
+                error.ctx,
+            )
         if not _wants_json(argv):
             error.show()
         else:

@@ -698,6 +698,12 @@ class Engine:
                 f"There is no namespace {printable(unknown[0])!r}.",
                 f"known namespaces: {', '.join(sorted(known))}",
             )
+        unmatched = view.unmatched_paths(scope)
+        if unmatched and len(unmatched) == len(scope.paths):
+            raise UsageError(
+                f"No document's path matches {printable(unmatched[0])!r}.",
+                "paths are below the indexed folder, as sources show them; a folder's name or a glob will do",
+            )
 
     def _freshness(self, unseen: list[str]) -> Freshness:
         """Says what the index lacks: files to read, documents that wait for vectors, roots not looked at."""

@@ -376,6 +376,17 @@ class ReadView:
         roots = self._roots(scope)
         return None if roots is None else [keywords.scope_token(root_id) for root_id in sorted(roots)]
 
+    def unmatched_paths(self, scope: Scope) -> list[str]:
+        """Returns the path patterns of a scope that no document matches."""
+        unmatched = list(scope.paths)
+        if unmatched:
+            for (path,) in self.connection.execute("SELECT relative_path FROM files WHERE skipped = ''"):
+                name = os.fsdecode(path)
+                unmatched = [pattern for pattern in unmatched if not path_matches(name, pattern)]
+                if not unmatched:
+                    break
+        return unmatched
+
     def _allowed_chunks(self, scope: Scope) -> set[int] | None:
         if not scope.paths:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from copilotd.errors import SettingsError
@@ -54,31 +55,38 @@ def make_provider(
             f"set it to anthropic, openai, ollama or extractive{where}",
         )
     model = model.strip()
-    if not model:
-        raise _missing(f"model for {name}", "LLM_MODEL", key_file_hint)
+    missing = [] if model else [("model", "LLM_MODEL")]
     limits = Limits.within(timeout_s)
     if name == "anthropic":
         key = clean_key(anthropic_api_key, "ANTHROPIC_API_KEY", where)
         if not key:
-            raise _missing("key for anthropic", "ANTHROPIC_API_KEY", key_file_hint)
+            missing.append(("key", "ANTHROPIC_API_KEY"))
+        _require(name, missing, key_file_hint)
         address = _address(anthropic_base_url or anthropic.BASE_URL, "ANTHROPIC_BASE_URL", where)
         return anthropic.AnthropicProvider(model, key, address, limits, key_file_hint)
     if name == "openai":
         key = clean_key(openai_api_key, "OPENAI_API_KEY", where)
         if not key and not openai_base_url.strip():
-            raise _missing("key for openai", "OPENAI_API_KEY", key_file_hint)
+            missing.append(("key", "OPENAI_API_KEY"))
+        _require(name, missing, key_file_hint)
         address = _address(openai_base_url or openai.BASE_URL, "OPENAI_BASE_URL", where)
         return openai.OpenAIProvider(model, key, address, limits, key_file_hint)
+    _require(name, missing, key_file_hint)
     return ollama.OllamaProvider(
         model, _address(ollama_base_url or ollama.BASE_URL, "OLLAMA_BASE_URL", where), limits
     )
 
 
-def _missing(what: str, variable: str, file: str) -> SettingsError:
+def _require(provider: str, missing: Sequence[tuple[str, str]], file: str) -> None:
+    """Names everything that is missing at once, and where it goes."""
+    if not missing:
+        return
+    what = f"{' and no '.join(noun for noun, _ in missing)} for {provider}"
+    variables = " and ".join(variable for _, variable in missing)
     if not file:
-        return SettingsError(f"no {what}: set {variable}")
-    return SettingsError(
-        f"the daemon has no {what}: set {variable} in {file}",
+        raise SettingsError(f"no {what}: set {variables}", "or ask with --extractive, which needs neither")
+    raise SettingsError(
+        f"the daemon has no {what}: set {variables} in {file}",
         f"what your shell exports doesn't reach a service: put it there (chmod 600 {file}), then: copilot restart",
     )
 

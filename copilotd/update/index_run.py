@@ -95,10 +95,13 @@ class IndexRunner:
         last = 0.0
 
         def show() -> bool:
-            nonlocal last, total
+            nonlocal last, total, started
             if reporter.cancelled():
                 raise Cancelled("Indexing goes on in the background.", "copilot status shows how far it is")
             now = time.monotonic()
+            if self._embedder.encoder is None:
+                # How fast vectors are made can be told only from when they are.
+                started = now
             if now - last >= _PROGRESS_EVERY_S:
                 last = now
                 waiting = self._reconciler.count_backlog(root_id)

@@ -283,6 +283,23 @@ def test_usage_errors(home: Home, arguments: tuple[str, ...]) -> None:
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("sttaus",), "Did you mean status?"),
+        (("serach", "x"), "Did you mean search?"),
+        (("ask", "--dry-run", "what", "is", "it"), "copilot ask -- --dry-run …"),
+        (("search", "-q"), "copilot search -- -q …"),
+    ],
+)
+def test_a_slip_of_the_keyboard_is_told_what_was_meant(
+    home: Home, arguments: tuple[str, ...], hint: str
+) -> None:
+    done = home.run(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert hint in done.err
+
+
 # ---------------------------------------------------------------------------------------- search
 
 

@@ -454,3 +454,11 @@ def test_confidence_in_one_namespace_does_not_depend_on_the_others(tmp_path: Pat
         together = search(engine, query, scope=scope)
     assert together.verdict == alone.verdict
     assert [hit.chunk.text for hit in together.hits] == [hit.chunk.text for hit in alone.hits]
+
+
+def test_a_path_that_matches_nothing_is_told_and_not_an_unknown(tmp_path: Path, docs: Path) -> None:
+    with running_engine(tmp_path / "index") as engine:
+        index(engine, docs)
+        with pytest.raises(UsageError, match=r"No document's path matches 'nowhere/\*'"):
+            search(engine, "kiln", scope=Scope(paths=("nowhere/*",)))
+        assert search(engine, "kiln", scope=Scope(paths=("nowhere/*", "*.md"))).hits

@@ -60,6 +60,14 @@ def test_a_missing_model_names_its_variable(name: str) -> None:
         make(name, model=" ")
 
 
+@pytest.mark.parametrize("name", ["anthropic", "openai"])
+def test_all_that_is_missing_is_named_at_once(name: str) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        make(name, model="", **{f"{name}_api_key": ""})
+    variables = f"LLM_MODEL and {name.upper()}_API_KEY"
+    assert str(caught.value) == f"the daemon has no model and no key for {name}: set {variables} in {FILE}"
+
+
 @pytest.mark.parametrize("key", ["", " ", "\n"])
 @pytest.mark.parametrize("name", ["anthropic", "openai"])
 def test_a_missing_key_names_its_variable_before_any_request(
