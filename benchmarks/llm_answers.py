@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import regex as re
@@ -106,6 +107,10 @@ def sample(questions: Sequence[Question], answerable: int, unanswerable: int) ->
     ]
 
 
+def _given(provider: Provider) -> Provider:
+    return provider
+
+
 def main() -> None:
     """Runs the benchmark and prints its table."""
     parser = argparse.ArgumentParser(
@@ -125,8 +130,9 @@ def main() -> None:
     for folder in options.sets:
         recorder = Recorder(provider)
         engine = Engine(
-            replace(settings, index_dir=options.index_dir / folder.name), make_provider=lambda: recorder
-        )  # noqa: B023
+            replace(settings, index_dir=options.index_dir / folder.name),
+            make_provider=partial(_given, recorder),
+        )
         engine.start()
         engine.index_root(str(folder / "corpus"), reporter=Quiet())
         for question in sample(load_questions(folder), options.answerable, options.unanswerable):

@@ -166,23 +166,24 @@ class SupportChecker:
             return Support(sentence, tuple(cited), 1.0 if facts else None, True, "" if facts else "no claim")
         if not same_language(plain, [source.text for source in against]):
             return Support(sentence, tuple(cited), None, True, "in another language than the passages")
-        features = self.features(plain, words, cited or list(self._sources))
+        features = self.features(plain, words, cited or list(self._sources), together=len(cited) > 1)
         score = (WORDS_ALONE if self._encoder is None else WITH_VECTORS).probability(features)
         supported = score >= THRESHOLD
         return Support(
             sentence, tuple(cited), round(score, 3), supported, "" if supported else f"not found in {where}"
         )
 
-    def features(self, text: str, words: Sequence[QueryWord], keys: Sequence[str]) -> Features:
-        """Returns what the probability is computed from."""
+    def features(
+        self, text: str, words: Sequence[QueryWord], keys: Sequence[str], *, together: bool = False
+    ) -> Features:
+        """Returns what the probability is computed from; ``together`` joins the best run of each passage."""
         sources = [self._sources[key] for key in keys]
         held: frozenset[str] = frozenset().union(*(source.words for source in sources))
-        runs = [run for source in sources for run in source.run_words]
-        return Features(
-            _share(words, held),
-            max((_share(words, run) for run in runs), default=0.0),
-            self._cosine(text, keys),
-        )
+        best = [max(source.run_words, key=lambda run: _share(words, run)) for source in sources]
+        if together:
+            best = [frozenset().union(*best)]
+        nearby = max((_share(words, run) for run in best), default=0.0)
+        return Features(_share(words, held), nearby, self._cosine(text, keys))
 
     def _cosine(self, text: str, keys: Sequence[str]) -> float:
         if self._encoder is None:
