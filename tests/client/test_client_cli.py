@@ -562,6 +562,43 @@ def test_status(home: Home) -> None:
     assert done.out.startswith("Daemon    ready, pid 1, version 0.1.0\n")
 
 
+FINDING = {"kind": "text", "path": "/d/a.md", "detail": "the stored text is\x1b[31m damaged"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "report", "code", "last"),
+    [
+        ((), {"clean": True, "findings": []}, 0, "3 documents and 9 vectors checked: all is well."),
+        ((), {"clean": False, "findings": [FINDING]}, 1, "Next: copilot check --repair"),
+        (
+            ("--repair",),
+            {"clean": False, "repaired": True, "findings": [FINDING]},
+            0,
+            "3 documents and 9 vectors checked: everything found was mended.",
+        ),
+    ],
+)
+def test_check_tells_each_finding_and_whether_it_was_mended(
+    home: Home, arguments: tuple[str, ...], report: dict[str, object], code: int, last: str
+) -> None:
+    whole = {"repaired": False, "documents": 3, "windows": 9, "seconds": 0.1, **report}
+    with scripted(home, check=reply(whole)) as daemon:
+        done = home.run("check", *arguments)
+        as_json = home.run("check", *arguments, "--json")
+    assert (done.code, done.out.splitlines()[-1]) == (code, last)
+    assert ("text: /d/a.md: the stored text is" in done.out) == bool(report["findings"])
+    assert "\x1b" not in done.out
+    assert (as_json.code, json.loads(as_json.out)) == (code, whole)
+    assert daemon.request("check").params == ({"repair": True} if arguments else {})
+
+
+def test_a_folder_without_notices_can_be_polled(home: Home) -> None:
+    (home.path / "share").mkdir()
+    with scripted(home, index=reply({"files": 0, "chunks": 0})) as daemon:
+        home.run("index", "share", "--poll")
+    assert daemon.request("index").params["poll"] is True
+
+
 def test_stop_waits_until_the_daemon_is_gone(home: Home) -> None:
     with scripted(home) as daemon:
         done = home.run("stop")
