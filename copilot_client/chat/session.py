@@ -115,7 +115,7 @@ class Chat:
             patient: Go on after Ctrl-C, as a person expects; a script is ended by it.
 
         Returns:
-            The exit code: 0, or that of the last line that failed.
+            The exit code: 0, or where it isn't patient that of the last line that failed.
         """
         code = 0
         while True:
@@ -132,7 +132,8 @@ class Chat:
                     raise
                 self._screen.notice(["", "Cancelled. Ctrl-D leaves."])
             except CopilotError as error:
-                code = self._exit_code(error)
+                # A person has seen it and gone on; a script only sees the code.
+                code = 0 if patient else self._exit_code(error)
                 lines = [f"Error: {printable(error.message)}"]
                 self._screen.notice(lines + ([f"  Next: {printable(error.hint)}"] if error.hint else []))
 
