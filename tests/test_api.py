@@ -204,3 +204,35 @@ def test_long_references_are_not_repeated_whole(api: Api) -> None:
     ):
         assert isinstance(error, SectionNotFound | RootNotFound)
         assert len(error.message) <= 500
+
+
+# ---------------------------------------------------------------------------------- conversations
+
+
+def test_a_conversation_is_listed_shown_and_deleted(api: Api, docs: Path) -> None:
+    api("index", path=str(docs))
+    first = api("ask", query="How long does the kiln cool?", conversation="new", threshold=0.0)
+    second = api("ask", query="why?", conversation="last", threshold=0.0)
+    assert second["conversation"] == first["conversation"]
+    assert second["asked_as"].startswith("why (")
+    (listed,) = api("conversations")["conversations"]
+    assert (listed["id"], listed["turns"]) == (first["conversation"], 2)
+    shown = api("conversation", id=listed["id"][:5])
+    assert [turn["question"] for turn in shown["messages"]] == ["How long does the kiln cool?", "why?"]
+    assert api("delete_conversations", ids=[listed["id"]])["deleted"] == 1
+    assert api.refused("conversation", id=listed["id"]).code == "conversation_not_found"
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("delete_conversations", {}),
+        ("delete_conversations", {"ids": ["abc"], "all": True}),
+        ("delete_conversations", {"ids": ["../x"]}),
+        ("conversation", {"id": ""}),
+        ("conversation", {"id": "a/b"}),
+        ("ask", {"query": "x", "conversation": "../../etc"}),
+    ],
+)
+def test_what_names_no_conversation_is_refused(api: Api, method: str, params: dict[str, Any]) -> None:
+    assert api.refused(method, **params).code == "usage"
