@@ -106,7 +106,8 @@ def test_every_wrong_variable_is_named_at_once_with_its_source(
         ("REQUEST_TIMEOUT_S", "inf"), ("OLLAMA_BASE_URL", "localhost:11434"), ("OPENAI_BASE_URL", "ftp://x"),
         ("OPENAI_BASE_URL", "http://"), ("OPENAI_BASE_URL", "http://a:99999"), ("LLM_MODEL", "a\x1bb"),
         ("LOG_LEVEL", "loud"), ("MAX_MESSAGE_BYTES", "10"), ("COPILOT_SOCKET", "/" + "s" * 200),
-        ("CHUNK_OVERLAP_CHARS", "1500"), ("COPILOT_ENV_FILE", "/nowhere/.env"),
+        ("CHUNK_OVERLAP_CHARS", "1500"), ("CITATION_CHECK", "maybe"), ("PRICE_INPUT", "-1"),
+        ("MAX_ANSWER_TOKENS", "5000"), ("CONTEXT_TOKENS", "10"), ("COPILOT_ENV_FILE", "/nowhere/.env"),
     ],
 )  # fmt: skip
 def test_values_out_of_range_are_refused_by_name(

@@ -109,6 +109,14 @@ def test_metric_line_is_the_seeds() -> None:
     assert render.answer_stats(answer(known=False, timings_ms={})) == ["Not answered | top_score=0.74"]
 
 
+def test_tokens_and_costs_are_told_where_they_are_known() -> None:
+    usage = {"tokens_in": 1000, "tokens_out": 50, "cached": None, "cost": None}
+    assert "Tokens: in 1000, out 50" in render.answer_stats(answer(usage=usage))
+    paid = {**usage, "cached": 900, "cost": 0.00123}
+    assert "Tokens: in 1000, out 50, cached 900, cost 0.001230" in render.answer_stats(answer(usage=paid))
+    assert not any(line.startswith("Tokens") for line in render.answer_stats(answer(usage=None)))
+
+
 def test_links_and_colours_only_where_the_style_allows_them() -> None:
     line = render.answer_sources(answer(), RICH)[2]
     assert "\x1b]8;;file:///home/me/docs/setup_guide.md\x1b\\" in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from support.hashing_encoder import HashingEncoder
@@ -10,16 +11,18 @@ from support.memory_index import MemoryIndex
 
 from copilotd.ingest.chunk import chunk_document
 from copilotd.ingest.parse import parse_file
-from copilotd.query.answer import answer_question
+from copilotd.query.answer import answer_question, usage_of
 from copilotd.query.retrieve import retrieve
 from copilotd.types import (
     Answer,
     CompletionRequest,
     ConfidenceLevel,
     Finished,
+    Prices,
     Retrieval,
     Scope,
     TextDelta,
+    Usage,
     Verdict,
 )
 
@@ -85,6 +88,34 @@ def test_cited_words_are_the_answer(retrieval: Retrieval) -> None:
     assert answer.text == streamed
     assert answer.text.startswith("It is 1200 degrees [")
     assert (answer.provider, answer.model) == ("openai", "gpt-test")
+
+
+@pytest.mark.parametrize("words", ["It is 9000 degrees [B].", "Our sponsor sells the best tongs of all [B]."])
+def test_what_no_passage_bears_out_is_i_dont_know_with_a_reason(retrieval: Retrieval, words: str) -> None:
+    answer, streamed = ask(retrieval, Scripted(*words))
+    assert answer.text.startswith("I don't have enough information")
+    assert (streamed, answer.citations, answer.verdict.known) == ("", (), False)
+    assert any("bear out none of it" in notice and "--extractive" in notice for notice in answer.notices)
+    assert answer.closest
+    assert [support.supported for support in answer.support] == [False]
+
+
+@pytest.mark.parametrize(
+    ("finished", "prices", "usage"),
+    [
+        (Finished("end", 1000, 100, 600), Prices(3.0, 15.0, 0.3), Usage(1000, 100, 600, 0.00288)),
+        (Finished("end", 1000, 100, 600), Prices(3.0, 15.0), Usage(1000, 100, 600, 0.0045)),
+        (Finished("end", 1000, 100), Prices(), Usage(1000, 100)),
+        (Finished("end"), Prices(3.0, 15.0), Usage()),
+        (None, Prices(3.0, 15.0), Usage()),
+    ],
+)
+def test_costs_come_from_prices_that_the_user_set(
+    finished: Finished | None, prices: Prices, usage: Usage
+) -> None:
+    found = usage_of(finished, prices)
+    assert replace(found, cost=None) == replace(usage, cost=None)
+    assert found.cost == (None if usage.cost is None else pytest.approx(usage.cost))
 
 
 def test_behind_i_dont_know_nothing_is_claimed(retrieval: Retrieval) -> None:
