@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from copilotd.conversation.dialogue import Dialogue
 from copilotd.conversation.store import FOLDER, Conversations
-from copilotd.embed.encoder import load_encoder
+from copilotd.embed.encoder import load_encoder, load_reranker
 from copilotd.embed.models import LocatedModel, locate_model
 from copilotd.embed.windows import make_planner
 from copilotd.errors import (
@@ -61,6 +61,7 @@ from copilotd.types import (
     Prices,
     Progress,
     Reporter,
+    Reranker,
     Retrieval,
     Root,
     RootStatus,
@@ -71,7 +72,7 @@ from copilotd.types import (
     Status,
 )
 from copilotd.update.audit import Auditor
-from copilotd.update.background import LoadEncoder, ModelLoader, ReconcileLoop
+from copilotd.update.background import LoadEncoder, LoadReranker, ModelLoader, ReconcileLoop
 from copilotd.update.embedder import Embedder
 from copilotd.update.index_run import IndexRunner, tell_stale
 from copilotd.update.read import FileReader, ReadLimits
@@ -113,6 +114,7 @@ class Engine:
         *,
         make_provider: MakeProvider = lambda: None,
         load: LoadEncoder = load_encoder,
+        load_second: LoadReranker = load_reranker,
         locate: Callable[[str], LocatedModel] = locate_model,
         background: bool = True,
     ) -> None:
@@ -124,6 +126,9 @@ class Engine:
         model, model_error = _locate(locate, settings.embed_model)
         planner = None if model is None else make_planner(model.fingerprint, model.folder)
         self._loader = ModelLoader(model, model_error, load)
+        self._locate_model = locate
+        self._load_reranker = load_second
+        self._reranker: Reranker | None = None
         self._writer = Writer(str(settings.index_dir))
         self._embedder = Embedder(self._store, self._writer, self._note_error)
         self._reader = FileReader(
@@ -197,7 +202,7 @@ class Engine:
             self._watcher.start()
             for watch in self._reconciler.watches():
                 self._watcher.add(watch.root, watch.scanner, poll=watch.root.poll)
-        self._loader.start(self._embedder.use, self._note_error)
+        self._loader.start(self._use_models, self._note_error)
 
     def lost(self) -> bool:
         """Whether the database was removed or replaced by somebody else: what is open has no name any more."""
@@ -287,7 +292,7 @@ class Engine:
         written = not request.extractive and self.settings.llm_provider != "extractive"
 
         def look(view: ReadView) -> tuple[Retrieval, Siblings]:
-            found = retrieve(request.query, view, encoder, request.scope, top_k)
+            found = retrieve(request.query, view, encoder, request.scope, top_k, reranker=self._reranker)
             return found, section_siblings(view, found.hits) if written else {}
 
         (retrieval, siblings), freshness = self._find(
@@ -315,6 +320,20 @@ class Engine:
         )
         clock.lap("answer")
         return replace(answer, timings_ms=retrieval.timings_ms), freshness
+
+    def _use_models(self, encoder: Encoder) -> None:
+        """Called from the loading thread; a reranking model that can't be had is named, and nothing waits for it."""
+        self._embedder.use(encoder)
+        if not self.settings.rerank_model:
+            return
+        found, error = _locate(self._locate_model, self.settings.rerank_model)
+        if found is None:
+            self._note_error(f"Not reranked: {error}")
+            return
+        try:
+            self._reranker = self._load_reranker(found)
+        except ModelError as failure:
+            self._note_error(f"Not reranked: {failure.message}")
 
     def _grounding(self, encoder: Encoder | None) -> Grounding:
         settings = self.settings
@@ -386,7 +405,10 @@ class Engine:
         notices = [] if encoder is not None else [self._loader.words_only]
         top_k = request.top_k or self.settings.top_k
         retrieval, freshness = self._find(
-            lambda view: retrieve(query, view, encoder, request.scope, top_k), request.scope, reporter, clock
+            lambda view: retrieve(query, view, encoder, request.scope, top_k, reranker=self._reranker),
+            request.scope,
+            reporter,
+            clock,
         )
         notices += self._left_out(request.scope)
         verdict = judge(

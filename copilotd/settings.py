@@ -154,6 +154,7 @@ class Settings:
     price_cached: float = _setting(_number(0, 1_000_000), 0.0)
 
     embed_model: str = _setting(_text, "all-MiniLM-L6-v2")
+    rerank_model: str = _setting(_text, "")
     model_wait_s: float = _setting(_number(0, 3600), 120.0)
 
     top_k: int = _setting(_whole(1, 100), 5)

@@ -383,6 +383,20 @@ class Encoder(Protocol):
         ...
 
 
+class Reranker(Protocol):
+    """Reads a question and a passage together; slower than an encoder, and a better judge.
+
+    Attributes:
+        name: The model's name.
+    """
+
+    name: str
+
+    def score(self, query: str, texts: Sequence[str]) -> Float32Array:
+        """Returns how well each text answers ``query``, ``(len(texts),)`` from 0 to 1."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TokenVectors:
     """What the model makes of each token of a text, in its context.

@@ -18,7 +18,7 @@ import numpy as np
 
 from copilotd.embed.models import LocatedModel, require_verified
 from copilotd.errors import ModelError
-from copilotd.types import Encoder, Float32Array, TokenVectors
+from copilotd.types import Encoder, Float32Array, Reranker, TokenVectors
 
 _log = logging.getLogger(__name__)
 
@@ -217,6 +217,64 @@ def load_encoder(model: LocatedModel) -> Encoder:
     encoder.encode(["warm up"])
     _log.info("model loaded name=%s dimension=%d", encoder.name, encoder.dimension)
     return encoder
+
+
+class CrossEncoderReranker:
+    """A loaded cross-encoder behind the Reranker protocol."""
+
+    def __init__(self, name: str, model: Any) -> None:
+        self.name = name
+        self._model = model
+        # As with the encoder: the tokenizer keeps its state in one object.
+        self._predicting = threading.Lock()
+
+    def score(self, query: str, texts: Sequence[str]) -> Float32Array:
+        """Returns how well each text answers ``query``, from 0 to 1.
+
+        Raises:
+            ModelError: The model gave something that is not a number.
+        """
+        if not texts:
+            return np.zeros(0, np.float32)
+        clean = [text.encode("utf-8", "replace").decode() for text in (query, *texts)]
+        with self._predicting:
+            scores = np.asarray(
+                self._model.predict([(clean[0], text) for text in clean[1:]], show_progress_bar=False),
+                np.float32,
+            )
+        if scores.shape != (len(texts),) or not np.all(np.isfinite(scores)):
+            raise ModelError(
+                f"The reranking model {self.name!r} gave something that is not one number a text.",
+                "unset RERANK_MODEL, or name a cross-encoder with one label",
+            )
+        return np.clip(scores, 0.0, 1.0)
+
+
+def load_reranker(model: LocatedModel) -> Reranker:
+    """Loads a cross-encoder on the CPU, without a network. Takes seconds; after :func:`load_encoder`.
+
+    Raises:
+        ModelError: It can't be loaded.
+    """
+    try:
+        import torch
+        from sentence_transformers import CrossEncoder
+
+        loaded = CrossEncoder(
+            str(model.folder),
+            device="cpu",
+            local_files_only=True,
+            trust_remote_code=False,
+            activation_fn=torch.nn.Sigmoid(),
+        )
+        reranker = CrossEncoderReranker(model.name, loaded)
+        reranker.score("warm up", ["warm up"])
+    except (ImportError, OSError, ValueError, RuntimeError, KeyError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(
+            f"The reranking model {model.name!r} cannot be loaded: {reason}", "unset RERANK_MODEL"
+        ) from error
+    return reranker
 
 
 def as_encoder(model: Any) -> Encoder:

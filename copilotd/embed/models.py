@@ -79,7 +79,7 @@ def locate_model(name: str) -> LocatedModel:
         # A snapshot's folder is named by its commit, which fixes every file in it.
         return LocatedModel(name, snapshot, "cache", _digest_of([name, snapshot.name]))
     raise ModelError(
-        f"The embedding model {name!r} is not on this machine.",
+        f"The model {name!r} is not on this machine.",
         f"copilot model pull {name}   (or unset EMBED_MODEL to use the bundled {BUNDLED_NAME})",
     )
 

@@ -27,6 +27,7 @@ from copilotd.types import (
     Float32Array,
     Hit,
     IndexReader,
+    Reranker,
     Retrieval,
     Scope,
     StoredChunk,
@@ -56,6 +57,8 @@ class Weights:
         stub: Taken from a chunk with next to no text below its heading: it names the matter, which makes
             its vector near, and answers nothing.
         stub_chars: Text from which nothing is taken.
+        rerank: Of the reranking model's judgement, where one is set.
+        reranked: How many of the best hits that model reads.
         candidates: How many chunks of each retriever are looked at.
         refined: How many of the blended list are loaded and scored by heading, length and late interaction.
         read: How many of those are scored by phrase.
@@ -69,6 +72,8 @@ class Weights:
     length: float = 0.06
     stub: float = 0.15
     stub_chars: int = 100
+    rerank: float = 4.0
+    reranked: int = 12
     candidates: int = 60
     refined: int = 24
     read: int = 10
@@ -89,6 +94,7 @@ def retrieve(
     scope: Scope,
     top_k: int,
     weights: Weights | None = None,
+    reranker: Reranker | None = None,
 ) -> Retrieval:
     """Returns the best ``top_k`` chunks for ``query``, with the evidence the gate reads.
 
@@ -99,8 +105,9 @@ def retrieve(
         scope: What may be found; applied before ranking.
         top_k: At most so many hits.
         weights: Of the parts of the score; None for the tuned ones.
+        reranker: Reads the best hits once more; None where none is set.
     """
-    return retrieve_batch((query,), index, encoder, scope, top_k, weights)[0]
+    return retrieve_batch((query,), index, encoder, scope, top_k, weights, reranker)[0]
 
 
 def retrieve_batch(
@@ -110,6 +117,7 @@ def retrieve_batch(
     scope: Scope,
     top_k: int,
     weights: Weights | None = None,
+    reranker: Reranker | None = None,
 ) -> list[Retrieval]:
     """Returns what :func:`retrieve` does for each query; all are embedded together and searched in one call.
 
@@ -122,6 +130,7 @@ def retrieve_batch(
         scope: What may be found; applied before ranking.
         top_k: At most so many hits a query.
         weights: Of the parts of the score; None for the tuned ones.
+        reranker: Reads the best hits of each once more; None where none is set.
     """
     clock = _Clock()
     weights = weights or (WEIGHTS if encoder is not None else WORDS_ALONE)
@@ -148,7 +157,9 @@ def retrieve_batch(
         dense = _dense(index, vectors, lexical, weights.candidates, scope)
         clock.lap("vectors")
     ranked = [
-        _ranked(index, known[n], dense[n], lexical[n], words[n], weights, top_k, clock)
+        _ranked(
+            index, known[n], dense[n], lexical[n], words[n], weights, top_k, clock, (reranker, queries[n])
+        )
         for n in range(len(queries))
     ]
     return [
@@ -176,6 +187,7 @@ def _ranked(
     weights: Weights,
     top_k: int,
     clock: _Clock,
+    judge: tuple[Reranker | None, str],
 ) -> tuple[list[Hit], dict[str, float]]:
     """Returns a query's best hits and the evidence of them."""
     blended = _blend(dense, lexical, weights)
@@ -195,6 +207,10 @@ def _ranked(
     ranked = _with_late(head + ranked[weights.read :], near, weights)
     clock.lap("late")
     ranked.sort(key=_order)
+    reranker, query = judge
+    if reranker is not None:
+        ranked = _reranked(reranker, query, ranked, weights)
+        clock.lap("rerank")
     evidence = features(
         ranked,
         known,
@@ -377,8 +393,24 @@ def _with_part(hit: Hit, name: str, value: float) -> Hit:
     return replace(hit, score=hit.score + value, details={**hit.details, name: value})
 
 
+def _reranked(reranker: Reranker, query: str, hits: list[Hit], weights: Weights) -> list[Hit]:
+    """Adds the reranking model's judgement to the best hits and orders them anew; the others stay behind them."""
+    head = hits[: weights.reranked]
+    texts = [
+        "\n".join((" > ".join(hit.chunk.metadata.heading_path), f"{hit.chunk.context}{hit.chunk.text}"))
+        for hit in head
+    ]
+    scores = reranker.score(query, texts)
+    judged = [
+        _with_part(hit, "rerank", weights.rerank * float(score))
+        for hit, score in zip(head, scores, strict=True)
+    ]
+    return sorted(judged, key=_order) + [_with_part(hit, "rerank", 0.0) for hit in hits[weights.reranked :]]
+
+
 def _in_shares(hit: Hit, weights: Weights) -> Hit:
     """Returns the hit with its score and each part of it as a share of the best score there can be."""
     best = 1.0 + weights.lexical + weights.heading + weights.phrase + weights.late
+    best += weights.rerank if "rerank" in hit.details else 0.0
     parts = {"dense": hit.dense or 0.0, **hit.details}
     return replace(hit, score=hit.score / best, details={name: value / best for name, value in parts.items()})

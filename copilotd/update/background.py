@@ -11,7 +11,7 @@ from copilotd.embed.encoder import load_encoder
 from copilotd.embed.models import LocatedModel
 from copilotd.errors import CopilotError, ShuttingDown
 from copilotd.index.store import Store
-from copilotd.types import Encoder
+from copilotd.types import Encoder, Reranker
 from copilotd.update.embedder import Embedder
 from copilotd.update.read import FileReader
 from copilotd.update.reconcile import Reconciler
@@ -28,6 +28,7 @@ _TRIM_EVERY_S = 600.0
 _LOOK_SHARE = 20.0
 
 LoadEncoder = Callable[[LocatedModel], Encoder]
+LoadReranker = Callable[[LocatedModel], Reranker]
 
 
 class ModelLoader:
