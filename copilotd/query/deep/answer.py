@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from copilotd.query.answer import answer_question
-from copilotd.query.deep.coverage import is_named, uncovered_topics, uncovered_words
+from copilotd.query.deep.coverage import uncovered_names, uncovered_topics
 from copilotd.query.deep.plan import Strategy
 from copilotd.query.deep.quote import quote_documents, quote_further, quote_parts
 from copilotd.query.deep.search import DeepQuestion, Means, Searcher
@@ -65,13 +65,17 @@ def answer_deeply(question: DeepQuestion, means: Means) -> Answer:
 
 
 def _verdict(searcher: Searcher) -> Verdict:
-    """Returns the gate's word on the whole question, or on a part of it that is surely answered."""
+    """Returns the gate's word on the whole question, or on its least sure part where each part is answered.
+
+    One part alone opens no gate: "is there an official image, and which tag should I use?" has an answer to
+    its second half in documents that know no image.
+    """
     whole = searcher.judge(searcher.gathered.question)
     parts = [searcher.judge(part) for part in searcher.parts]
-    best = max(parts, key=lambda verdict: verdict.confidence)
-    if whole.known or best.level is not ConfidenceLevel.HIGH:
+    if whole.known or not all(part.known for part in parts):
         return whole
-    return replace(best, level=ConfidenceLevel.PARTIAL, reason=f"a part of the question: {best.reason}")
+    least = min(parts, key=lambda verdict: verdict.confidence)
+    return replace(least, reason=f"each part of the question: {least.reason}")
 
 
 class _Answering:
@@ -103,9 +107,7 @@ class _Answering:
                 passages = quote_further(passages, searcher.gathered, missing)
             missing = self._uncovered(passages)
         self._means.progress("answer", "Answering…")
-        several = len(searcher.parts) > 1
-        named = tuple(topic for topic in missing if several or is_named(topic))
-        return self._traced(self._answer(None, passages), named)
+        return self._traced(self._answer(None, passages), missing)
 
     def _chosen(self) -> list[Passage]:
         if self._context is Context.DOCUMENTS:
@@ -117,13 +119,13 @@ class _Answering:
         return quote_parts(answered)
 
     def _uncovered(self, passages: Sequence[Passage]) -> tuple[str, ...]:
-        """Returns what the question asks for and no passage tells: whole parts of it, or telling words."""
+        """Returns what the question asks for and no passage tells: whole parts of it, or names."""
         texts = [_searchable(passage.chunk, passage.text) for passage in passages]
         parts = self._searcher.parts
         if len(parts) > 1:
             unknown = [part.query for part in parts if not self._searcher.judge(part).known]
             return uncovered_topics(unknown, texts)
-        return uncovered_words(self._searcher.gathered.question, texts, self._searcher.unheard)
+        return uncovered_names(self._searcher.gathered.question, texts)
 
     # --------------------------------------------------------------------------------- with a model
 
@@ -173,8 +175,7 @@ class _Answering:
         return self._traced(answer, missing, at_most=level)
 
     def _uncovered_by(self, answer: Answer) -> tuple[str, ...]:
-        question = self._searcher.gathered.question
-        return tuple(filter(is_named, uncovered_words(question, [answer.text], self._searcher.unheard)))
+        return uncovered_names(self._searcher.gathered.question, [answer.text])
 
     # ------------------------------------------------------------------------------------------ both
 

@@ -20,8 +20,15 @@ _FURTHER = 1
 
 def quote_parts(parts: Sequence[Retrieval]) -> list[Passage]:
     """Returns the passages of each part in turn; of a question with one part what a plain answer quotes."""
-    each = _ONE_PART if len(parts) == 1 else _EACH_PART
-    return distinct_passages([p for part in parts for p in extract(part, max_passages=each)])
+    if len(parts) == 1:
+        return extract(parts[0], max_passages=_ONE_PART)
+    passages: list[Passage] = []
+    for part in parts:
+        found = extract(part, max_passages=_EACH_PART)
+        # A part whose best passage is quoted already is answered; what else it found ranks behind that.
+        if found and not any(overlap(found[0], earlier) for earlier in passages):
+            passages += found
+    return distinct_passages(passages)
 
 
 def quote_documents(question: Retrieval, documents: Sequence[RankedDocument]) -> list[Passage]:

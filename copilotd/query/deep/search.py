@@ -8,7 +8,6 @@ from typing import Protocol, TypeVar
 
 from copilotd.errors import Cancelled, ProviderBadReply
 from copilotd.query.answer import MakeProvider
-from copilotd.query.deep.coverage import unheard_of
 from copilotd.query.deep.documents import (
     TOP_DOCUMENTS,
     RankedDocument,
@@ -106,7 +105,6 @@ class Searcher:
         plan: What was searched for first.
         gathered: All that was found.
         documents: The top documents of it, best first.
-        unheard: The question's tokens that no document holds.
         queries: Everything that was searched for.
         refined_for: The missing topics that were looked for.
         notices: What the reader must know.
@@ -122,7 +120,7 @@ class Searcher:
         self._means = means
         self.refined_for: tuple[str, ...] = ()
         self.notices: list[str] = []
-        self.plan, self.gathered, self.unheard = means.look(self._first_look)
+        self.plan, self.gathered = means.look(self._first_look)
         self.planner, self.strategy, self.queries = self.plan.planner, self.plan.strategy, self.plan.queries
 
     @property
@@ -194,16 +192,15 @@ class Searcher:
         documents, budget = self.documents, self._budget
         return self._means.look(lambda index: document_passages(documents, index, budget))
 
-    def _first_look(self, index: IndexReader) -> tuple[QueryPlan, Gathered, frozenset[str]]:
+    def _first_look(self, index: IndexReader) -> tuple[QueryPlan, Gathered]:
         question, clock = self._question, self._means.clock
         self._step("plan", "Planning…")
         plan = plan_queries(question.query, index=index, scope=question.scope)
         clock.lap("plan")
         asked = len(distinct_queries([question.query, *plan.parts.asked]))
         gathered = self._search(index, plan.queries, None, asked)
-        unheard = unheard_of(gathered.question, index, question.scope)
         clock.lap("retrieve")
-        return plan, gathered, unheard
+        return plan, gathered
 
     def _further(self, queries: Sequence[str], stage: str = "retrieve") -> None:
         new = distinct_queries(queries, known=self.queries)
