@@ -720,7 +720,8 @@ class Engine:
                 f"There is no namespace {printable(unknown[0])!r}.",
                 f"known namespaces: {', '.join(sorted(known))}",
             )
-        unmatched = view.unmatched_paths(scope)
+        # Where files are still to be read, the one that is meant may be among them.
+        unmatched = [] if self._reconciler.count_backlog() else view.unmatched_paths(scope)
         if unmatched and len(unmatched) == len(scope.paths):
             raise UsageError(
                 f"No document's path matches {printable(unmatched[0])!r}.",

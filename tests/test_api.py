@@ -105,9 +105,9 @@ def test_names_that_are_not_utf8_can_be_indexed_searched_cited_and_forgotten(api
     report = api("index", path=odd)
     assert report["files"] == 1
     assert report["path"].endswith("/dir\\xff")
-    for glob, hits in (("kil\udcfen.md", 1), ("s\udcfd", 1), ("s\udcfd/*", 1), ("s\udcfe/*", 0)):
-        found = api("search", query="kiln cooling", paths=[glob])["hits"]
-        assert bool(found) is bool(hits), glob
+    for glob in ("kil\udcfen.md", "s\udcfd", "s\udcfd/*"):
+        assert api("search", query="kiln cooling", paths=[glob])["hits"], glob
+    assert "No document's path matches" in api.refused("search", query="kiln", paths=["s\udcfe/*"]).message
     section = api("section", ref=f"{odd}/s\udcfd/kil\udcfen.md:5")
     assert section["section_heading"] == "Cooling"
     assert section["path_uri"].endswith("/dir%FF/s%FD/kil%FEn.md")
@@ -184,7 +184,8 @@ def test_thousands_of_wrong_names_give_one_short_sentence(api: Api, bad: object)
 @pytest.mark.parametrize("name", ["namespaces", "paths"])
 def test_a_list_has_at_most_a_hundred_items(api: Api, docs: Path, name: str) -> None:
     api("index", path=str(docs))
-    api("search", query="kiln", **{name: ["default"] * 100})
+    some = "default" if name == "namespaces" else "*"
+    api("search", query="kiln", **{name: [some] * 100})
     error = api.refused("search", query="kiln", **{name: ["x"] * 101})
     assert name in error.message
     assert "100" in error.message
