@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import regex as re
-from injection.attacks import ATTACKS, EVIL, HONEST, QUESTION, SECRET
+from injection.attacks import ATTACKS, EVIL, HONEST, QUESTION, SECRET, Attack
 from support.engines import Recorder, located
 from support.hashing_encoder import HashingEncoder
 from support.llm_servers import OpenAIDialect, Reply, Request, serving
@@ -107,14 +107,17 @@ def ask(engine: Engine, number: int, check: str = "mark") -> tuple[Answer, str]:
     return engine.ask(request, recorder), recorder.text
 
 
-@pytest.mark.parametrize("check", ["mark", "strict", "off"])
+@pytest.mark.parametrize("check", ["mark", "strict"])
 @pytest.mark.parametrize("number", range(len(ATTACKS)), ids=[attack.name for attack in ATTACKS])
 def test_a_hostile_document_gets_nothing_that_we_control(
     engine: Engine, model: Obedient, number: int, check: str
 ) -> None:
     attack = ATTACKS[number]
     model.words, model.tool = attack.obeyed, False
+    before = len(model.requests)
     answer, streamed = ask(engine, number, check)
+    (request,) = model.requests[before:]
+    assert_fenced(request, attack)
     found = answer_json(answer)
     style = Style(colour=False, links=False)
     shown = "\n".join(
@@ -159,13 +162,8 @@ def assert_printable(text: str) -> None:
     assert bad == []
 
 
-@pytest.mark.parametrize("number", range(len(ATTACKS)), ids=[attack.name for attack in ATTACKS])
-def test_a_document_stays_inside_its_fences(engine: Engine, model: Obedient, number: int) -> None:
-    attack = ATTACKS[number]
-    model.words, model.tool = "So [A].", False
-    before = len(model.requests)
-    ask(engine, number)
-    (request,) = model.requests[before:]
+def assert_fenced(request: Request, attack: Attack) -> None:
+    """Nothing of a document is outside its passage, and nothing else was sent."""
     prompt = prompt_of(request)
     numbers = [nonce for nonce, _, _ in _PASSAGE.findall(prompt) if nonce != "000000000000"]
     assert len(set(numbers)) == 1
