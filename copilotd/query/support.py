@@ -3,7 +3,7 @@
 Three things are compared. Numbers and identifiers must stand in the cited passages as they are
 (:mod:`copilotd.query.support_facts`). The share of the sentence's words that the passages hold, in all and in
 their best run of sentences, and the best cosine between the sentence and such a run give a probability; its
-coefficients come from ``benchmarks/support.py``, which fits them on questions with known answers.
+coefficients come from ``benchmarks/citation_check.py``, which fits them on questions with known answers.
 
 What this cannot see: a negation put in or left out, two facts of one passage exchanged, a true sentence that
 doesn't answer. Words in another language than the passages can't be compared; then the facts alone are.
@@ -32,7 +32,7 @@ THRESHOLD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """A logistic formula; fitted by ``benchmarks/support.py`` on borg, chezmoi, frigate and anthropic-docs.
+    """A logistic formula; fitted by ``benchmarks/citation_check.py`` on borg, chezmoi, frigate and anthropic-docs.
 
     Attributes:
         constant: Its constant.

@@ -1,6 +1,6 @@
 """Measures the sentence check: which sentences the passages bear out, and which it says they do.
 
-    python benchmarks/support.py SET... --index-dir DIR [--questions N] [--fit]
+    python benchmarks/citation_check.py SET... --index-dir DIR [--questions N] [--fit]
 
 SET is a folder with ``corpus/`` and ``questions.jsonl`` (``evalset.py``) whose questions have a reference
 ``answer``. Each is searched by a real engine; the hits that overlap the gold lines are the cited passages. Pairs
