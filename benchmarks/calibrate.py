@@ -21,63 +21,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from evalset import Outcome, mean, measure
-from numpy.typing import NDArray
 from quality import collect, table
 
 from copilotd.embed.models import BUNDLED_NAME
+from copilotd.query.fitting import DENSE, WORDS
+from copilotd.query.fitting import fit as fit_evidence
 from copilotd.query.gate import Calibration
 
-FEATURES = {
-    "dense": ("met", "missing", "lead", "margin", "known"),
-    "words": ("coverage", "known"),
-}
-LOWERS = {"missing"}
-"""Features of which more means less confidence."""
-RIDGE = 2.0
+FEATURES: dict[str, tuple[str, ...]] = {"dense": DENSE, "words": WORDS}
 _SHOWN = ("answered", "refused", "AUROC")
 _TARGET = Path(__file__).resolve().parents[1] / "copilotd" / "query" / "calibration.json"
-
-Array = NDArray[np.float64]
 
 
 def fit(outcomes: Sequence[Outcome], features: Sequence[str]) -> Calibration:
     """Returns the logistic regression of "the question can be answered" on the features."""
-    known = np.array([float(outcome.question.answerable) for outcome in outcomes])
-    raw = np.array([[outcome.evidence.get(name, 0.0) for name in features] for outcome in outcomes])
-    middle, spread = raw.mean(axis=0), raw.std(axis=0) + 1e-9
-    sign = np.array([-1.0 if name in LOWERS else 1.0 for name in features])
-    scaled = sign * (raw - middle) / spread
-    kept = list(range(len(features)))
-    while True:
-        solution = _newton(scaled[:, kept], known)
-        negative = [i for i in range(len(kept)) if solution[i + 1] < 0]
-        if not negative:
-            break
-        kept.pop(min(negative, key=lambda i: solution[i + 1]))
-    weights = np.zeros(len(features))
-    weights[kept] = solution[1:]
-    weights *= sign
-    intercept = float(solution[0] - (weights * middle / spread).sum())
-    named = {name: round(float(w), 3) for name, w in zip(features, weights / spread, strict=True)}
-    return Calibration(round(intercept, 3), named)
-
-
-def _newton(scaled: Array, known: Array) -> Array:
-    """Solves the ridge-penalised, class-balanced logistic regression; the first number is the intercept."""
-    share = known.mean()
-    balance = np.where(known > 0.5, 0.5 / share, 0.5 / (1 - share))
-    design = np.hstack([np.ones((len(scaled), 1)), scaled])
-    penalty = RIDGE * np.eye(design.shape[1])
-    penalty[0, 0] = 0.0
-    solution = np.zeros(design.shape[1])
-    for _ in range(50):
-        expected = 1 / (1 + np.exp(-design @ solution))
-        slope = design.T @ (balance * (expected - known)) + penalty @ solution
-        curve = (design.T * (balance * expected * (1 - expected))) @ design + penalty
-        solution = solution - np.linalg.solve(curve, slope)
-    return np.asarray(solution, np.float64)
+    return fit_evidence(
+        [outcome.evidence for outcome in outcomes],
+        [outcome.question.answerable for outcome in outcomes],
+        features,
+    )
 
 
 def judged(outcomes: Sequence[Outcome], calibration: Calibration, threshold: float = 0.5) -> list[Outcome]:

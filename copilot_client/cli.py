@@ -50,6 +50,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("roots", "roots", "List the indexed folders."),
             ("forget", "roots", "Remove a folder from the index."),
             ("rebuild", "index", "Read every document again."),
+            ("calibrate", "calibrate", "Fit the confidence for another embedding model."),
         ),
     ),
     (

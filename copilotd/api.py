@@ -232,6 +232,7 @@ class Service:
             "forget": self._handler(_ForgetParams, self._forget),
             "rebuild": self._handler(_RebuildParams, self._rebuild),
             "check": self._handler(_CheckParams, self._check),
+            "calibrate": self._handler(_Params, self._calibrate),
             "sync": self._handler(_SyncParams, self._sync),
             "status": self._handler(_Params, self._status, quick=True),
             "conversations": self._handler(_Params, self._conversations),
@@ -324,6 +325,10 @@ class Service:
 
     def _check(self, params: _CheckParams, reporter: _RequestReporter) -> JSONObject:
         return check_json(self._engine.check(params.repair, reporter))
+
+    def _calibrate(self, params: _Params, reporter: _RequestReporter) -> JSONObject:
+        own = self._engine.calibrate(reporter)
+        return {"model": own.model, "questions": own.questions, "auroc": own.auroc}
 
     def _sync(self, params: _SyncParams, reporter: _RequestReporter) -> JSONObject:
         return {"freshness": freshness_json(self._engine.sync(params.budget_s, reporter))}

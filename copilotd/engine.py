@@ -41,7 +41,10 @@ from copilotd.query.deep.answer import answer_deeply
 from copilotd.query.deep.documents import TOP_DOCUMENTS
 from copilotd.query.deep.parallel import MIN_SCORE, TOP_K
 from copilotd.query.deep.search import DeepQuestion, Means
-from copilotd.query.gate import judge
+from copilotd.query.gate import Calibration, judge, load_calibrations
+from copilotd.query.own_calibration import OwnCalibration, calibrate
+from copilotd.query.own_calibration import load as load_calibration
+from copilotd.query.own_calibration import save as save_calibration
 from copilotd.query.pack import Siblings, section_siblings
 from copilotd.query.question import Clock, checked_question
 from copilotd.query.retrieve import retrieve
@@ -129,6 +132,7 @@ class Engine:
         self._locate_model = locate
         self._load_reranker = load_second
         self._reranker: Reranker | None = None
+        self._own = load_calibration(settings.index_dir)
         self._writer = Writer(str(settings.index_dir))
         self._embedder = Embedder(self._store, self._writer, self._note_error)
         self._reader = FileReader(
@@ -305,6 +309,7 @@ class Engine:
             retrieval,
             threshold=self._threshold(request),
             min_score=self._floor(request),
+            own=self._calibrated(encoder),
         )
         clock.lap("gate")
         answer = answer_question(
@@ -383,6 +388,7 @@ class Engine:
             cancelled=reporter.cancelled,
             clock=clock,
             grounding=replace(self._grounding(encoder), follow_ups=True),
+            own=self._calibrated(encoder),
         )
         answer = answer_deeply(question, means)
         return answer, seen[-1]
@@ -412,7 +418,10 @@ class Engine:
         )
         notices += self._left_out(request.scope)
         verdict = judge(
-            retrieval, threshold=self.settings.confidence_threshold, min_score=self.settings.min_score
+            retrieval,
+            threshold=self.settings.confidence_threshold,
+            min_score=self.settings.min_score,
+            own=self._calibrated(encoder),
         )
         timings = {**clock.laps, **retrieval.timings_ms, "total": clock.total()}
         _log.info(
@@ -525,6 +534,38 @@ class Engine:
             self._writer.run(self._store.drop_vectors)
         self._reconciler.outdate_all()
         return self._runner.run(self._reconciler.watches(), began, reporter)
+
+    def calibrate(self, reporter: Reporter) -> OwnCalibration:
+        """Fits the gate for another embedding model on the documents indexed, and uses it from now on.
+
+        Raises:
+            UsageError: The bundled model needs none, or there are too few documents.
+            ModelLoading: The embedding model was not ready within MODEL_WAIT_S.
+            Cancelled: The client is gone.
+        """
+        encoder, notices = self._wait_for_encoder(reporter)
+        if encoder is None:
+            raise UsageError(" ".join(notices) or "There is no embedding model to calibrate for.")
+        if encoder.name == load_calibrations().model:
+            raise UsageError(
+                f"{encoder.name} is calibrated already: its coefficients come with the installation.",
+                "set EMBED_MODEL to another model first",
+            )
+
+        def step(done: int, total: int) -> None:
+            if reporter.cancelled():
+                raise Cancelled("The question was cancelled.")
+            reporter.progress(Progress("calibrate", f"{done} of {total} questions"))
+
+        with self._store.read() as view:
+            own = calibrate(view, encoder, view.chunk_ids(), step)
+        save_calibration(own, self.settings.index_dir)
+        self._own = own
+        return own
+
+    def _calibrated(self, encoder: Encoder | None) -> Calibration | None:
+        own = self._own
+        return own.calibration if own and encoder and own.model == encoder.fingerprint else None
 
     def check(self, repair: bool, reporter: Reporter) -> CheckReport:
         """Verifies the whole index against itself, the files and the model, and mends it where told to.

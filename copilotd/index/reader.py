@@ -172,6 +172,10 @@ class ReadView:
                 found[chunk_id] = _stored_chunk(row, record)
         return found
 
+    def chunk_ids(self) -> list[int]:
+        """Returns the ids of all chunks."""
+        return [row[0] for row in self.connection.execute("SELECT id FROM chunks ORDER BY id")]
+
     def neighbours(self, chunk_id: int) -> list[int]:
         """Returns the ids of all chunks of the same document, in document order."""
         rows = self.connection.execute(

@@ -88,23 +88,27 @@ def load_calibrations() -> Calibrations:
     )
 
 
-def judge(retrieval: Retrieval, *, threshold: float, min_score: float = 0.0) -> Verdict:
+def judge(
+    retrieval: Retrieval, *, threshold: float, min_score: float = 0.0, own: Calibration | None = None
+) -> Verdict:
     """Returns whether the hits answer the question.
 
     Args:
         retrieval: Hits and evidence.
         threshold: CONFIDENCE_THRESHOLD; below it the question is refused.
         min_score: A floor on the best cosine (the seed's meaning of a score); 0 sets none.
+        own: Coefficients fitted for the user's embedding model by ``copilot calibrate``; None where there are none.
     """
     if not retrieval.hits:
         return Verdict(False, 0.0, ConfidenceLevel.INSUFFICIENT, "no passage was found")
     calibrations = load_calibrations()
-    fitted = retrieval.model == calibrations.model and "met" in retrieval.evidence
-    calibration = calibrations.dense if fitted else calibrations.words
+    dense = calibrations.dense if retrieval.model == calibrations.model else own
+    fitted = dense is not None and "met" in retrieval.evidence
+    calibration = dense if dense is not None and fitted else calibrations.words
     confidence = calibration.probability(retrieval.evidence)
     if retrieval.evidence.get("asked", 1.0) < _BARE:
         confidence = min(confidence, _BARE_CONFIDENCE)
-    reason = _reason(retrieval, "" if fitted else _why_not_fitted(retrieval, calibrations.model))
+    reason = _reason(retrieval, "" if fitted else _why_not_fitted(retrieval, dense is not None))
     if retrieval.dense and retrieval.top_score < min_score:
         return Verdict(
             False,
@@ -137,11 +141,11 @@ def _level(confidence: float, threshold: float) -> ConfidenceLevel:
     return ConfidenceLevel.HIGH if confidence >= (1 + threshold) / 2 else ConfidenceLevel.PARTIAL
 
 
-def _why_not_fitted(retrieval: Retrieval, model: str) -> str:
+def _why_not_fitted(retrieval: Retrieval, calibrated: bool) -> str:
     if not retrieval.dense:
         return "vectors are not ready"
-    if retrieval.model != model:
-        return f"not calibrated for {retrieval.model}"
+    if not calibrated:
+        return f"not calibrated for {retrieval.model}, see copilot calibrate"
     return "the model gives no vectors for the question's words"
 
 

@@ -592,6 +592,18 @@ def test_check_tells_each_finding_and_whether_it_was_mended(
     assert daemon.request("check").params == ({"repair": True} if arguments else {})
 
 
+def test_calibrate_says_what_it_was_fitted_on(home: Home) -> None:
+    report = {"model": "f00", "questions": 80, "auroc": 0.873}
+    with scripted(home, calibrate=reply(report)):
+        done = home.run("calibrate")
+        as_json = home.run("calibrate", "--json")
+    assert (done.code, done.out) == (
+        0,
+        "Fitted on 80 generated questions; it tells them from near misses in 87% of pairs.\n",
+    )
+    assert json.loads(as_json.out) == report
+
+
 def test_a_folder_without_notices_can_be_polled(home: Home) -> None:
     (home.path / "share").mkdir()
     with scripted(home, index=reply({"files": 0, "chunks": 0})) as daemon:

@@ -18,7 +18,7 @@ from copilotd.query.deep.documents import (
 from copilotd.query.deep.parallel import MIN_SCORE, TOP_K, Gathered, parallel_retrieve
 from copilotd.query.deep.plan import QueryPlan, distinct_queries, plan_queries
 from copilotd.query.deep.synthesize import DRAFT_TOKENS
-from copilotd.query.gate import judge
+from copilotd.query.gate import Calibration, judge
 from copilotd.query.pack import passage_budget
 from copilotd.query.prompt import SYSTEM_PROMPT
 from copilotd.query.question import Clock
@@ -86,6 +86,7 @@ class Means:
         cancelled: Whether the client is gone.
         clock: Times the steps.
         grounding: How a model's answer is checked.
+        own: The user's own coefficients of the gate.
     """
 
     look: Look
@@ -96,6 +97,7 @@ class Means:
     cancelled: Callable[[], bool] = lambda: False
     clock: Clock = field(default_factory=Clock)
     grounding: Grounding = field(default_factory=Grounding)
+    own: Calibration | None = None
 
 
 class Searcher:
@@ -142,7 +144,12 @@ class Searcher:
 
     def judge(self, retrieval: Retrieval) -> Verdict:
         """Returns the gate's word on what a query found."""
-        return judge(retrieval, threshold=self._question.threshold, min_score=self._question.floor)
+        return judge(
+            retrieval,
+            threshold=self._question.threshold,
+            min_score=self._question.floor,
+            own=self._means.own,
+        )
 
     def plan_with(self, provider: Provider, on_finished: Callable[[Finished], None]) -> None:
         """Lets a model plan further queries and searches for them; without a usable plan says so.
