@@ -43,11 +43,11 @@ def features(
     if known.terms.only_stop_words:
         # "How do I do it": every passage holds such words, which is no evidence.
         return {"cosine": cosine, "coverage": 0.0, "rarest_held": 0.0, "known": 0.0}
-    held = [frozenset(_all_tokens(hit.chunk)) for hit in hits[:3]]
+    held = frozenset(_all_tokens(hits[0].chunk))
     evidence = {
         "cosine": cosine,
-        "coverage": known.covered(held[0]),
-        "rarest_held": 1 - known.rarest_missing(held),
+        "coverage": known.covered(held),
+        "rarest_held": 1 - known.rarest_missing([held]),
         "known": known.share_known(),
         "asked": max(map(known.word_rarity, known.terms.content), default=0.0),
     }

@@ -14,8 +14,8 @@ best, not whether the best is good. The features, all from :attr:`Retrieval.evid
 ``known``         share of the question's words that the corpus holds anywhere
 ``coverage``      rarity-weighted share of the question's words in the first passage; a word that
                   the corpus doesn't know weighs most; 0 for a question of common words only
-``rarest_held``   1 where the first three passages hold every word of the question between them, 0
-                  where they lack one that the corpus doesn't know
+``rarest_held``   1 where the first passage holds every word of the question, 0 where it lacks one
+                  that the corpus doesn't know
 ``asked``         rarity, 0..1, of the rarest of the question's words
 ================  ==============================================================================
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import regex as re
@@ -19,6 +19,8 @@ _GUESSED = 0.5
 _PARTS = 0.5
 """What all parts of an identifier count where the whole does not stand."""
 
+Spelt = Callable[[], Collection[str] | None]
+
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -31,16 +33,15 @@ class KnownWords:
         corrections: Words as typed → the words searched instead, as documents write them.
     """
 
-    def __init__(
-        self, asked: QueryTerms, index: IndexReader, scope: Scope, spelt: Collection[str] | None
-    ) -> None:
+    def __init__(self, asked: QueryTerms, index: IndexReader, scope: Scope, spelt: Spelt) -> None:
         """Looks the words up.
 
         Args:
             asked: The question's words.
             index: One view of the index.
             scope: Where a word must stand to be known.
-            spelt: Words, in lower case, that are right whatever the corpus says; None where nobody knows.
+            spelt: Gives the words, in lower case, that are right whatever the corpus says, or None where
+                nobody knows; asked only where a word is unknown.
         """
         self._chunks = max(index.chunk_count(scope), 1)
         self._frequencies = index.document_frequencies(asked.tokens, scope)
@@ -49,14 +50,11 @@ class KnownWords:
         self.asked = asked
         self.terms = QueryTerms(tuple(self._corrected(word, index, scope, spelt) for word in asked.words))
 
-    def _corrected(
-        self, word: QueryWord, index: IndexReader, scope: Scope, spelt: Collection[str] | None
-    ) -> QueryWord:
-        if (
-            not _may_be_misspelt(word)
-            or (spelt is not None and word.surface.lower() in spelt)
-            or any(self._frequencies.get(token) for token in word.tokens)
-        ):
+    def _corrected(self, word: QueryWord, index: IndexReader, scope: Scope, spelt: Spelt) -> QueryWord:
+        if not _may_be_misspelt(word) or any(self._frequencies.get(token) for token in word.tokens):
+            return word
+        right = spelt()
+        if right is not None and word.surface.lower() in right:
             return word
         # The vocabulary is that of all scopes.
         near = nearest_terms(word.tokens[0], index.vocabulary())

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -137,7 +138,7 @@ def retrieve_batch(
     vectors, words = _encode(encoder, queries)
     clock.lap("encode")
     known = [
-        KnownWords(analyse_query(query), index, scope, _spelt(of_query))
+        KnownWords(analyse_query(query), index, scope, partial(_spelt, of_query))
         for query, of_query in zip(queries, words, strict=True)
     ]
     clock.lap("analyse")

@@ -96,5 +96,5 @@ def test_what_stands_everywhere_asks_little(index: MemoryIndex, encoder: Hashing
 def test_words_find_their_tokens(
     index: MemoryIndex, question: str, tokens: list[str], expected: list[list[int]]
 ) -> None:
-    known = KnownWords(analyse_query(question), index, Scope(), frozenset(question.lower().split()))
+    known = KnownWords(analyse_query(question), index, Scope(), lambda: question.lower().split())
     assert align(known, tokens) == expected

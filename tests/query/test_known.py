@@ -34,7 +34,7 @@ def known(
     index: MemoryIndex, question: str, *, spelt: str | None = None, scope: Scope = EVERYWHERE
 ) -> KnownWords:
     words = None if spelt is None else spelt.split()
-    return KnownWords(analyse_query(question), index, scope, words)
+    return KnownWords(analyse_query(question), index, scope, lambda: words)
 
 
 def test_a_correction_is_written_as_the_documents_write_it(index: MemoryIndex) -> None:
