@@ -154,10 +154,10 @@ def calibrate(
         )
     fitted = fit(evidence, answerable, DENSE)
     odds = np.array([_odds(fitted, one) for one in evidence])
-    there = np.array(answerable)
+    answers = np.array(answerable)
     # Odds of 0 are a confidence of 0.5.
-    balanced = float(np.quantile(odds[~there], 1 - ADMITTED))
-    auroc = float((odds[there][:, None] > odds[~there]).mean())
+    balanced = float(np.quantile(odds[~answers], 1 - ADMITTED))
+    auroc = float((odds[answers][:, None] > odds[~answers]).mean())
     return OwnCalibration(
         encoder.fingerprint,
         len(answerable) // 2,
