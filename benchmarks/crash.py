@@ -181,7 +181,10 @@ def start_daemon(place: Path) -> tuple[subprocess.Popen[bytes], Callable[[], Non
                 client.connect(str(place / "s"))
                 break
             time.sleep(0.02)
-        for arguments in (["index", str(place / "docs")], ["ask", "--no-start", "What opens the queue?"]):
+        for arguments in (
+            ["index", "--no-start", str(place / "docs")],
+            ["ask", "--no-start", "What opens the queue?"],
+        ):
             subprocess.Popen(
                 [COPILOT, *arguments],
                 env=environment,

@@ -162,7 +162,11 @@ class SupportChecker:
         words = [word for word in analyse_query(plain).words if not word.stop]
         if len(plain.split()) <= _LONGEST_ADMISSION and _ADMITS.search(plain):
             return Support(sentence, tuple(cited), None, True, GAP)
-        if not self._overlap or (len(words) < _FEWEST_WORDS and (facts or cited or len(words) < 2)):
+        beside_facts = [
+            word for word in words if not any(word.surface.lower() in fact.text.lower() for fact in facts)
+        ]
+        few = len(beside_facts if facts else words) < _FEWEST_WORDS
+        if not self._overlap or (few and (facts or cited or len(words) < 2)):
             return Support(sentence, tuple(cited), 1.0 if facts else None, True, "" if facts else "no claim")
         if not same_language(plain, [source.text for source in against]):
             return Support(sentence, tuple(cited), None, True, "in another language than the passages")
