@@ -244,6 +244,18 @@ class Service:
         """Whether the index was removed or replaced from outside."""
         return self._engine.lost()
 
+    def use(self, settings: Settings) -> None:
+        """Takes settings that differ in what can change while it runs; questions from now on see them."""
+        self._engine.settings = settings
+
+    def describe(self) -> str:
+        """Says in a line what it is doing, for the service manager; takes a few milliseconds."""
+        status = self._engine.status()
+        if status.state == "starting":
+            return f"Loading the model {one_line(status.model_name, 60)}"
+        documents = f"{status.documents} documents in {len(status.roots)} folders"
+        return f"Indexing, {status.pending} left; {documents}" if status.pending else f"Ready, {documents}"
+
     def close(self) -> None:
         """Stops the engine; requests that still run end with an error."""
         self._requests.shutdown(wait=False, cancel_futures=True)
@@ -352,13 +364,18 @@ class Service:
             **status,
             **self._info.facts(),
             "errors": [*self._info.problems(), *status["errors"]],
-            "warnings": list(self._info.warnings),
+            "warnings": list(self._info.warnings()),
         }
 
 
 def build(settings: Settings, info: DaemonInfo) -> Service:
     """Builds the product from its settings and starts it; imports the heavy libraries."""
-    engine = Engine(settings, make_provider=provider_factory(settings))
+    engine: Engine
+
+    def provider_now() -> Provider | None:
+        return provider_factory(engine.settings)()
+
+    engine = Engine(settings, make_provider=provider_now)
     engine.start()
     return Service(engine, info)
 

@@ -9,12 +9,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from copilotd import __version__, units
+from copilotd import __version__, activation, units
 from copilotd.errors import CopilotError
-from copilotd.paths import find_places
+from copilotd.paths import Places, find_places
 from copilotd.text import printable
 
 if TYPE_CHECKING:
+    import socket
+
     from copilotd.daemon import BuildService
 
 _EPILOG = """\
@@ -61,6 +63,8 @@ def run(arguments: Sequence[str] | None = None, build: BuildService | None = Non
     try:
         if options.print_unit:
             return _print_unit(options.print_unit, options.env_file)
+        if options.check_settings:
+            return _check_settings(options.env_file)
         return _serve(options.env_file, build, quiet=options.quiet)
     except CopilotError as error:
         _say(error)
@@ -83,19 +87,46 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--env-file", metavar="FILE", help=file.replace("%", "%%"))
     parser.add_argument("--foreground", action="store_true", help="stay in the foreground (it always does)")
     parser.add_argument("--quiet", action="store_true", help="log to the file only, not to stderr")
-    parser.add_argument("--print-unit", choices=("systemd", "launchd"), help="print the service file and end")
+    parser.add_argument(
+        "--print-unit", choices=tuple(_UNITS), help="print a file for a service manager and end"
+    )
+    parser.add_argument(
+        "--check-settings", action="store_true", help="print what the settings are, as JSON, and end"
+    )
     parser.add_argument("--version", action="version", version=f"copilotd {__version__}")
     return parser
 
 
-def _print_unit(manager: str, env_file: str | None) -> int:
-    command = units.daemon_command(env_file)
-    if manager == "systemd":
-        text = units.systemd_unit(command)
-    else:
-        text = units.launchd_plist(command, find_places(env_file).log_file.parent)
-    sys.stdout.write(text)
+def _print_unit(kind: str, env_file: str | None) -> int:
+    named = env_file or os.environ.get("COPILOT_ENV_FILE", "").strip() or None
+    sys.stdout.write(_UNITS[kind](find_places(named), named))
     return 0
+
+
+def _service_unit(places: Places, env_file: str | None) -> str:
+    return units.systemd_unit(units.daemon_command(env_file), units.place_environment(os.environ))
+
+
+def _socket_unit(places: Places, env_file: str | None) -> str:
+    return units.systemd_socket(places.socket)
+
+
+def _property_list(places: Places, env_file: str | None) -> str:
+    command, environment = units.daemon_command(env_file), units.place_environment(os.environ)
+    return units.launchd_plist(command, places.log_file.parent, places.socket, environment)
+
+
+_UNITS = {"systemd": _service_unit, "systemd-socket": _socket_unit, "launchd": _property_list}
+
+
+def _check_settings(env_file: str | None) -> int:
+    import json
+
+    from copilotd.settings import report_settings
+
+    report = report_settings(env_file)
+    print(json.dumps(report))
+    return 3 if report["problems"] else 0
 
 
 def _serve(env_file: str | None, build: BuildService | None, *, quiet: bool) -> int:
@@ -108,20 +139,32 @@ def _serve(env_file: str | None, build: BuildService | None, *, quiet: bool) -> 
     if env_file:
         os.environ["COPILOT_ENV_FILE"] = os.path.abspath(os.path.expanduser(env_file))
     os.umask(0o077)
+    inherited = activation.take_socket(os.environ)
+    try:
+        return _serve_on(inherited, build, quiet=quiet)
+    except CopilotError as error:
+        if inherited is not None:
+            activation.refuse_waiting(inherited, error)
+        raise
 
-    from copilotd.daemon import Daemon, build_service
+
+def _serve_on(inherited: socket.socket | None, build: BuildService | None, *, quiet: bool) -> int:
+    from copilotd.daemon import EXIT_NEVER, Daemon, build_service
     from copilotd.logs import Logs
     from copilotd.settings import load_settings
 
     settings = load_settings()
-    daemon = Daemon(settings, build or build_service)
+    daemon = Daemon(settings, build or build_service, inherited=inherited)
     daemon.startup()
     # After the lock: two daemons that start at once must not rotate one file.
     logs = Logs(settings.log_file, level=settings.log_level, secrets=settings.secrets(), stderr=not quiet)
+    daemon.on_reload = lambda fresh: logs.use(fresh.log_level, fresh.secrets())
     try:
         code = daemon.run()
         if daemon.failure is not None and code:
             _say(daemon.failure)
+            if inherited is not None and code == EXIT_NEVER:
+                activation.refuse_waiting(inherited, daemon.failure)
         return code
     except Exception:
         logging.getLogger("copilotd").exception("event=daemon_failed")

@@ -12,22 +12,23 @@ import datetime
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from copilotd import __version__
-from copilotd.daemon_info import DaemonInfo
+from copilotd.daemon_info import DaemonInfo, find_starter
 from copilotd.errors import CopilotError, IndexError_, SettingsError, ShuttingDown, UsageError
 from copilotd.listener import Listener
 from copilotd.lock import LockFile
 from copilotd.notify import notify, watchdog_interval
 from copilotd.paths import check_index_directory, default_index_dir, user_state_dir
 from copilotd.server import Handler, Limits, RequestContext, Server, UnknownMethod
-from copilotd.settings import Settings
+from copilotd.settings import Settings, load_settings, merge_live
 from copilotd.text import one_line
-from copilotd.wire import PROTOCOL, JSONObject
+from copilotd.wire import OLDEST_PROTOCOL, PROTOCOL, JSONObject
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,9 @@ PLACES_CHECK_S = 5.0
 
 _REQUESTS_END_S = 0.5
 
+# How often the service manager is told what the daemon does: while that changes fast, and later.
+_TELL_STARTING_S, _TELL_S = 1.0, 30.0
+
 
 class Service(Protocol):
     """What stands behind the socket."""
@@ -55,6 +59,14 @@ class Service(Protocol):
 
     def lost(self) -> bool:
         """Whether what it keeps its data in was removed or replaced from outside; quick."""
+        ...
+
+    def use(self, settings: Settings) -> None:
+        """Takes settings that differ in what can change while it runs; any thread, quick."""
+        ...
+
+    def describe(self) -> str:
+        """Says in a line what it is doing; called in a thread."""
         ...
 
     def close(self) -> None:
@@ -78,11 +90,26 @@ class Daemon:
     Args:
         settings: All of them.
         build: Makes the service; injected by tests.
+        inherited: The socket that a service manager listens on for it.
+
+    Attributes:
+        on_reload: Called with the settings that a reload gave.
     """
 
-    def __init__(self, settings: Settings, build: BuildService = build_service) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        build: BuildService = build_service,
+        *,
+        inherited: socket.socket | None = None,
+    ) -> None:
         self.settings = settings
+        self.on_reload: Callable[[Settings], None] = lambda _settings: None
         self._build = build
+        self._inherited = inherited
+        self._settings_problem = ""
+        self._waiting: tuple[str, ...] = ()
+        self._reloading = asyncio.Lock()
         self._lock: LockFile | None = None
         self._listener: Listener | None = None
         self._service: Service | None = None
@@ -96,8 +123,9 @@ class Daemon:
             env_file=settings.copilot_env_file,
             announce=self._announce,
             stop=self.stop,
-            warnings=settings.warnings,
-            problems=self._problems,
+            warnings=self._warnings,
+            problems=self._all_problems,
+            started_by=find_starter(os.environ),
         )
 
     # ----------------------------------------------------------------------------------- startup
@@ -113,7 +141,7 @@ class Daemon:
         try:
             # Only our own folder's rights are changed; one that the user names is taken or refused.
             ours = self.settings.copilot_socket.parent == user_state_dir()
-            self._listener = Listener(self.settings.copilot_socket, tighten=ours)
+            self._listener = Listener(self.settings.copilot_socket, tighten=ours, inherited=self._inherited)
         except BaseException:
             self._lock.release()
             raise
@@ -163,22 +191,16 @@ class Daemon:
         self._signals = 0
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_signal, number)
-        self._loop.add_signal_handler(
-            signal.SIGHUP, log.info, "event=sighup note='settings are read at start'"
-        )
-        limits = Limits(
-            message_bytes=self.settings.max_message_bytes,
-            connections=self.settings.max_connections,
-            request_s=self.settings.request_timeout_s,
-        )
-        early = {"hello": self._hello, "status": self._status, "shutdown": self._shutdown}
-        self._server = Server(early, limits, fallback=self._wait_for_service)
+        self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+        early = {"status": self._status, **self._own_handlers}
+        self._server = Server(early, _limits(self.settings), fallback=self._wait_for_service)
         self._server.start(self._listener.socket)
         log.info("event=listening socket=%s pid=%d version=%s", self._info.socket, os.getpid(), __version__)
         for warning in self.settings.warnings:
             log.warning("event=settings note=%r", warning)
         threading.Thread(target=self._build_in_thread, name="build", daemon=True).start()
-        chores = [self._loop.create_task(chore) for chore in (self._feed_watchdog(), self._watch_places())]
+        work = (self._feed_watchdog(), self._watch_places(), self._tell_manager())
+        chores = [self._loop.create_task(chore) for chore in work]
         await self._stopping.wait()
         for chore in chores:
             chore.cancel()
@@ -204,8 +226,10 @@ class Daemon:
         if service is not None:
             if not self._stopping.is_set():
                 self._state = "ready"
-                self._server.handlers = {"hello": self._hello, **service.handlers, "shutdown": self._shutdown}
+                self._server.handlers = {**service.handlers, **self._own_handlers}
                 self._server.fallback = None
+                # A reload may have come while it was being built.
+                service.use(self.settings)
                 notify(READY=1, STATUS="Ready")
                 log.info("event=ready seconds=%.2f", time.monotonic() - self._info.started)
         elif isinstance(failure, CopilotError):
@@ -235,6 +259,17 @@ class Daemon:
         while interval is not None:
             notify(WATCHDOG=1)
             await asyncio.sleep(interval)
+
+    async def _tell_manager(self) -> None:
+        """Keeps STATUS= true, where there is a manager to read it."""
+        told = ""
+        while os.environ.get("NOTIFY_SOCKET"):
+            if self._service is not None:
+                text = await asyncio.to_thread(self._service.describe)
+                if text != told:
+                    self._announce(text)
+                told = text
+            await asyncio.sleep(_TELL_S if told.startswith("Ready") else _TELL_STARTING_S)
 
     async def _watch_places(self) -> None:
         assert self._listener is not None
@@ -270,6 +305,60 @@ class Daemon:
             " while the daemon ran; it stops.",
         )
 
+    def _all_problems(self) -> tuple[str, ...]:
+        return (*self._problems(), *((self._settings_problem,) if self._settings_problem else ()))
+
+    def _warnings(self) -> tuple[str, ...]:
+        if not self._waiting:
+            return self.settings.warnings
+        waiting = f"{', '.join(self._waiting)}: changed, and used after a restart. Run: copilot restart"
+        return (*self.settings.warnings, waiting)
+
+    # ------------------------------------------------------------------------------------ reload
+
+    def _on_hangup(self) -> None:
+        log.info("event=signal name=SIGHUP")
+        self._hangup = self._loop.create_task(self._reload_quietly())
+
+    async def _reload_quietly(self) -> None:
+        # What is wrong is in the log and in `status` already.
+        with contextlib.suppress(SettingsError):
+            await self._reload_settings()
+
+    async def _reload_settings(self) -> JSONObject:
+        """Reads the settings anew and takes what can change while the daemon runs.
+
+        Raises:
+            SettingsError: They are wrong; the old ones stay.
+        """
+        async with self._reloading:
+            try:
+                wanted = await asyncio.to_thread(load_settings)
+            except SettingsError as error:
+                self._settings_problem = f"The settings were not reloaded: {error.message}"
+                log.error("event=reload_failed reason=%r", error.message)
+                raise SettingsError(
+                    f"{error.message}\nThe daemon goes on with the old ones.", error.hint
+                ) from None
+            self._settings_problem = ""
+            self.settings, changed, self._waiting = merge_live(self.settings, wanted)
+            self.on_reload(self.settings)
+            self._server.limits = _limits(self.settings)
+            if self._service is not None:
+                self._service.use(self.settings)
+        log.info(
+            "event=reload changed=%s needs_restart=%s",
+            ",".join(changed) or "-",
+            ",".join(self._waiting) or "-",
+        )
+        for warning in self.settings.warnings:
+            log.warning("event=settings note=%r", warning)
+        return {
+            "changed": list(changed),
+            "needs_restart": list(self._waiting),
+            "warnings": list(self.settings.warnings),
+        }
+
     def _on_signal(self, number: int) -> None:
         self._signals += 1
         name = signal.Signals(number).name
@@ -283,6 +372,10 @@ class Daemon:
 
     # ---------------------------------------------------------------------------------- handlers
 
+    @property
+    def _own_handlers(self) -> dict[str, Handler]:
+        return {"hello": self._hello, "reload": self._reload, "shutdown": self._shutdown}
+
     async def _hello(self, params: JSONObject, context: RequestContext) -> JSONObject:
         unknown = set(params) - {"client", "version", "protocol"}
         if unknown:
@@ -291,6 +384,8 @@ class Daemon:
             "server": "copilotd",
             "version": __version__,
             "protocol": PROTOCOL,
+            "oldest_protocol": OLDEST_PROTOCOL,
+            "started_by": self._info.started_by,
             "pid": os.getpid(),
             "state": "stopping" if self._stopping.is_set() else self._state,
         }
@@ -318,9 +413,14 @@ class Daemon:
             "llm_model": self.settings.llm_model,
             **dict.fromkeys(zeros, 0),
             **{name: [] for name in empty},
-            "errors": list(self._problems()),
-            "warnings": list(self._info.warnings),
+            "errors": list(self._all_problems()),
+            "warnings": list(self._warnings()),
         }
+
+    async def _reload(self, params: JSONObject, context: RequestContext) -> JSONObject:
+        if params:
+            raise UsageError("reload takes no parameters.")
+        return await self._reload_settings()
 
     async def _shutdown(self, params: JSONObject, context: RequestContext) -> JSONObject:
         if params:
@@ -388,3 +488,11 @@ class Daemon:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        message_bytes=settings.max_message_bytes,
+        connections=settings.max_connections,
+        request_s=settings.request_timeout_s,
+    )

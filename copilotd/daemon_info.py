@@ -6,12 +6,13 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from copilotd import __version__
-from copilotd.wire import PROTOCOL, JSONObject
+from copilotd.units import LAUNCHD_LABEL
+from copilotd.wire import PROTOCOL, STARTED_BY, JSONObject
 
 
 def _ignore(_text: str) -> None:
@@ -22,7 +23,7 @@ def _do_nothing() -> None:
     return None
 
 
-def _no_problems() -> tuple[str, ...]:
+def _nothing() -> tuple[str, ...]:
     return ()
 
 
@@ -40,8 +41,9 @@ class DaemonInfo:
         started: When it started, on the monotonic clock.
         announce: Tells the service manager and the log what is going on ("Loading the model…"); any thread.
         stop: Begins an orderly shutdown; any thread.
-        warnings: What was odd about the settings.
-        problems: What is wrong with the daemon's own places now, a sentence each; any thread.
+        warnings: What is odd about the settings now; any thread.
+        problems: What is wrong with the daemon's own places or settings now, a sentence each; any thread.
+        started_by: ``client``, ``systemd``, ``launchd`` or ``user``: who has to start it again.
     """
 
     socket: Path
@@ -53,8 +55,9 @@ class DaemonInfo:
     started: float = field(default_factory=time.monotonic)
     announce: Callable[[str], None] = _ignore
     stop: Callable[[], None] = _do_nothing
-    warnings: tuple[str, ...] = ()
-    problems: Callable[[], tuple[str, ...]] = _no_problems
+    warnings: Callable[[], tuple[str, ...]] = _nothing
+    problems: Callable[[], tuple[str, ...]] = _nothing
+    started_by: str = "user"
 
     def facts(self) -> JSONObject:
         """Returns what ``status`` says about the process."""
@@ -62,6 +65,7 @@ class DaemonInfo:
             "pid": self.pid,
             "version": self.version,
             "protocol": PROTOCOL,
+            "started_by": self.started_by,
             "socket": str(self.socket),
             "index_dir": str(self.index_dir),
             "log_file": str(self.log_file),
@@ -69,6 +73,16 @@ class DaemonInfo:
             "uptime_s": round(time.monotonic() - self.started, 3),
             "memory_bytes": memory_bytes(),
         }
+
+
+def find_starter(environ: Mapping[str, str]) -> str:
+    """Returns who started this process: ``client``, ``systemd``, ``launchd`` or ``user``."""
+    if environ.get("XPC_SERVICE_NAME") == LAUNCHD_LABEL:
+        return "launchd"
+    # Set by systemd for the main process of a service; a shell inside of one inherits it with another pid.
+    if environ.get("SYSTEMD_EXEC_PID") == str(os.getpid()):
+        return "systemd"
+    return "client" if environ.get(STARTED_BY) == "client" else "user"
 
 
 def memory_bytes() -> int:

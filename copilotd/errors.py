@@ -27,6 +27,7 @@
     ├── VersionMismatch               client and daemon speak different protocol versions
     ├── Busy                          the daemon refused the request because of a limit
     ├── ShuttingDown                  the daemon is stopping
+    ├── CannotStart                   the daemon was started for this question and can't run as things are
     └── Cancelled                     the client went away or pressed Ctrl-C
 
 The numbers in :data:`JSONRPC_CODES` are the wire's; the client maps them back with
@@ -212,6 +213,12 @@ class ShuttingDown(CopilotError):
     code = "shutting_down"
 
 
+class CannotStart(CopilotError):
+    """A service manager started the daemon, which can't run as things are; the message says why."""
+
+    code = "cannot_start"
+
+
 class Cancelled(CopilotError):
     """The request was cancelled by its client."""
 
@@ -247,6 +254,7 @@ JSONRPC_CODES: dict[type[CopilotError], int] = {
     Busy: 1070,
     ShuttingDown: 1071,
     Cancelled: 1072,
+    CannotStart: 1073,
 }
 
 _BY_CODE_NAME: dict[str, type[CopilotError]] = {cls.code: cls for cls in JSONRPC_CODES}

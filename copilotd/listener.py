@@ -13,6 +13,7 @@ import struct
 import sys
 from pathlib import Path
 
+from copilotd.activation import check_place
 from copilotd.errors import IndexLocked, SettingsError
 from copilotd.lock import LockFile
 from copilotd.paths import ensure_private_directory
@@ -27,17 +28,22 @@ class Listener:
     Args:
         path: Where to listen. A stale socket there is replaced; a live one, or anything else, is not.
         tighten: See :func:`copilotd.paths.ensure_private_directory`.
+        inherited: A socket that a service manager listens on at ``path``; its file is left to the manager.
 
     Raises:
         IndexLocked: Another daemon listens there.
         SettingsError: The place can't be used.
     """
 
-    def __init__(self, path: Path, *, tighten: bool = False) -> None:
+    def __init__(self, path: Path, *, tighten: bool = False, inherited: socket.socket | None = None) -> None:
         ensure_private_directory(path.parent, tighten=tighten)
         self.path = path
         self.lock = LockFile(path.with_name(f"{path.name}.lock"), f"The socket {path}")
+        self._identity: tuple[int, int] | None = None
         try:
+            if inherited is not None:
+                self.socket = _adopt(inherited, path)
+                return
             _remove_stale(path)
             self.socket = _bind(path)
         except OSError as error:
@@ -72,6 +78,14 @@ class Listener:
             if _identity(self.path) == self._identity:
                 self.path.unlink()
         self.lock.release()
+
+
+def _adopt(inherited: socket.socket, path: Path) -> socket.socket:
+    check_place(inherited, path)
+    # Once more, by this process: the kernel then tells clients our user and process instead of the manager's.
+    inherited.listen(_BACKLOG)
+    inherited.setblocking(False)
+    return inherited
 
 
 def _identity(path: Path) -> tuple[int, int]:

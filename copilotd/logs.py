@@ -108,6 +108,13 @@ class Logs:
         if problem:
             log.warning("event=log_file_unusable path=%s reason=%r", file, problem)
 
+    def use(self, level: str, secrets: Sequence[str]) -> None:
+        """Takes another level, and other values that are never written, from now on."""
+        formatter = _Formatter(secrets)
+        for handler in self._handlers:
+            handler.setFormatter(formatter)
+        log.setLevel(level)
+
     def close(self) -> None:
         """Flushes and removes the handlers."""
         logging.captureWarnings(False)

@@ -12,7 +12,7 @@ import io
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +28,9 @@ ASK_MODES = ("plain", "deep")
 CITATION_CHECKS = ("mark", "strict", "off")
 OCR_MODES = ("off", "on")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+HIDDEN = "********"
+"""What is shown in the place of a key."""
 
 
 class Secret:
@@ -46,7 +49,7 @@ class Secret:
         return bool(self._value)
 
     def __repr__(self) -> str:
-        return "Secret('********')" if self._value else "Secret('')"
+        return f"Secret('{HIDDEN}')" if self._value else "Secret('')"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and other._value == self._value
@@ -114,8 +117,9 @@ def _languages(value: str) -> str:
     return value
 
 
-def _setting(parse: Callable[[str], object], default: Any) -> Any:
-    return dataclasses.field(default=default, metadata={"parse": parse})
+def _setting(parse: Callable[[str], object], default: Any, *, live: bool = False) -> Any:
+    """A setting; ``live`` where a daemon that runs can take a new value without a restart."""
+    return dataclasses.field(default=default, metadata={"parse": parse, "live": live})
 
 
 _UNSET = Secret()
@@ -138,29 +142,29 @@ class Settings:
     copilot_env_file: Path
     log_file: Path
 
-    llm_provider: str = _setting(_one_of(*PROVIDERS), "extractive")
-    llm_model: str = _setting(_text, "")
-    anthropic_api_key: Secret = _setting(Secret, _UNSET)  # noqa: RUF009 (Secret is immutable)
-    anthropic_base_url: str = _setting(_url, "")
-    openai_api_key: Secret = _setting(Secret, _UNSET)  # noqa: RUF009 (Secret is immutable)
-    openai_base_url: str = _setting(_url, "")
-    ollama_base_url: str = _setting(_url, "http://localhost:11434")
-    provider_timeout_s: float = _setting(_number(1, 3600), 60.0)
-    max_answer_tokens: int = _setting(_whole(16, 128_000), 1024)
-    context_tokens: int = _setting(_whole(1024, 10_000_000), 8192)
-    citation_check: str = _setting(_one_of(*CITATION_CHECKS), "mark")
-    price_input: float = _setting(_number(0, 1_000_000), 0.0)
-    price_output: float = _setting(_number(0, 1_000_000), 0.0)
-    price_cached: float = _setting(_number(0, 1_000_000), 0.0)
+    llm_provider: str = _setting(_one_of(*PROVIDERS), "extractive", live=True)
+    llm_model: str = _setting(_text, "", live=True)
+    anthropic_api_key: Secret = _setting(Secret, _UNSET, live=True)  # noqa: RUF009 (Secret is immutable)
+    anthropic_base_url: str = _setting(_url, "", live=True)
+    openai_api_key: Secret = _setting(Secret, _UNSET, live=True)  # noqa: RUF009 (Secret is immutable)
+    openai_base_url: str = _setting(_url, "", live=True)
+    ollama_base_url: str = _setting(_url, "http://localhost:11434", live=True)
+    provider_timeout_s: float = _setting(_number(1, 3600), 60.0, live=True)
+    max_answer_tokens: int = _setting(_whole(16, 128_000), 1024, live=True)
+    context_tokens: int = _setting(_whole(1024, 10_000_000), 8192, live=True)
+    citation_check: str = _setting(_one_of(*CITATION_CHECKS), "mark", live=True)
+    price_input: float = _setting(_number(0, 1_000_000), 0.0, live=True)
+    price_output: float = _setting(_number(0, 1_000_000), 0.0, live=True)
+    price_cached: float = _setting(_number(0, 1_000_000), 0.0, live=True)
 
     embed_model: str = _setting(_text, "all-MiniLM-L6-v2")
     rerank_model: str = _setting(_text, "")
-    model_wait_s: float = _setting(_number(0, 3600), 120.0)
+    model_wait_s: float = _setting(_number(0, 3600), 120.0, live=True)
 
-    top_k: int = _setting(_whole(1, 100), 5)
-    confidence_threshold: float = _setting(_number(0, 1), 0.5)
-    min_score: float = _setting(_number(-1, 1), 0.0)
-    ask_mode: str = _setting(_one_of(*ASK_MODES), "plain")
+    top_k: int = _setting(_whole(1, 100), 5, live=True)
+    confidence_threshold: float = _setting(_number(0, 1), 0.5, live=True)
+    min_score: float = _setting(_number(-1, 1), 0.0, live=True)
+    ask_mode: str = _setting(_one_of(*ASK_MODES), "plain", live=True)
     max_conversations: int = _setting(_whole(0, 10_000), 200)
 
     max_chunk_chars: int = _setting(_whole(100, 100_000), 2000)
@@ -171,16 +175,16 @@ class Settings:
     ocr: str = _setting(_one_of(*OCR_MODES), "off")
     ocr_language: str = _setting(_languages, "eng")
     ocr_seconds: float = _setting(_number(1, 86_400), 1800.0)
-    sync_budget_s: float = _setting(_number(0, 600), 2.0)
+    sync_budget_s: float = _setting(_number(0, 600), 2.0, live=True)
     full_look_files: int = _setting(_whole(0, 100_000_000), 10_000)
     reconcile_s: float = _setting(_number(0.1, 86_400), 30.0)
     root_grace_s: float = _setting(_number(0, 31_536_000), 604_800.0)
     vector_cache_mb: int = _setting(_whole(0, 2**20), 256)
 
-    log_level: str = _setting(_one_of(*LOG_LEVELS, fold=str.upper), "INFO")
-    max_message_bytes: int = _setting(_whole(1024, 2**30), 1_048_576)
-    max_connections: int = _setting(_whole(1, 10_000), 256)
-    request_timeout_s: float = _setting(_number(1, 86_400), 600.0)
+    log_level: str = _setting(_one_of(*LOG_LEVELS, fold=str.upper), "INFO", live=True)
+    max_message_bytes: int = _setting(_whole(1024, 2**30), 1_048_576, live=True)
+    max_connections: int = _setting(_whole(1, 10_000), 256, live=True)
+    request_timeout_s: float = _setting(_number(1, 86_400), 600.0, live=True)
 
     warnings: tuple[str, ...] = ()
 
@@ -197,6 +201,25 @@ def setting_names() -> tuple[str, ...]:
     return tuple(field.name.upper() for field in dataclasses.fields(Settings) if field.name != "warnings")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """What a look at the environment and the settings file gave.
+
+    Attributes:
+        env_file: The settings file that was read, or would have been.
+        settings: All of them; None where some are wrong.
+        problems: What is wrong, a sentence each.
+        warnings: What is odd but no error.
+        sources: For each setting that is set: ``environment`` or ``file``.
+    """
+
+    env_file: Path
+    settings: Settings | None
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+    sources: Mapping[str, str]
+
+
 def load_settings(env_file: str | None = None) -> Settings:
     """Reads and checks every setting.
 
@@ -209,6 +232,18 @@ def load_settings(env_file: str | None = None) -> Settings:
     Raises:
         SettingsError: Names every variable that is wrong, and where it was set.
     """
+    reading = read_settings(env_file)
+    if reading.settings is None:
+        raise _settings_error(reading.problems)
+    return reading.settings
+
+
+def read_settings(env_file: str | None = None) -> Reading:
+    """Reads every setting like :func:`load_settings`, and returns what is wrong instead of raising it.
+
+    Raises:
+        SettingsError: The settings file can't be read, or the socket's place can't be computed.
+    """
     environ = dict(os.environ)
     found = paths.find_places(env_file, environ)
     stored = _read_file(found.env_file)
@@ -220,22 +255,81 @@ def load_settings(env_file: str | None = None) -> Settings:
         "log_file": found.log_file,
     }
     problems: list[str] = []
+    sources: dict[str, str] = {}
     for field in dataclasses.fields(Settings):
         variable = field.name.upper()
-        if "parse" not in field.metadata:
+        text, source = environ.get(variable, "").strip(), "environment"
+        if not text:
+            text, source = stored.get(variable, "").strip(), "file"
+        if not text or variable in ("COPILOT_ENV_FILE", "WARNINGS"):
             continue
-        text, source = environ.get(variable, "").strip(), "the environment"
-        if not text:
-            text, source = stored.get(variable, "").strip(), str(found.env_file)
-        if not text:
+        sources[variable] = source
+        if "parse" not in field.metadata:
             continue
         try:
             values[field.name] = field.metadata["parse"](text)
         except ValueError as error:
-            problems.append(f"{variable} {error}; {source} says '{one_line(text, 60)}'.")
-    if problems or (problem := _check_together(Settings(**values))):
-        raise _settings_error(problems or [problem])
-    return Settings(**values, warnings=_warnings(found.env_file, stored))
+            place = found.env_file if source == "file" else "the environment"
+            problems.append(f"{variable} {error}; {place} says '{one_line(text, 60)}'.")
+    if not problems and (problem := _check_together(Settings(**values))):
+        problems.append(problem)
+    warnings = _warnings(found.env_file, stored)
+    settings = None if problems else Settings(**values, warnings=warnings)
+    return Reading(found.env_file, settings, tuple(problems), warnings, sources)
+
+
+def merge_live(running: Settings, wanted: Settings) -> tuple[Settings, tuple[str, ...], tuple[str, ...]]:
+    """Takes what a running daemon can take from new settings.
+
+    Returns:
+        The settings to go on with, the variables that changed in them, and those that differ but need a
+        restart.
+    """
+    differing = [
+        field
+        for field in dataclasses.fields(Settings)
+        if field.name != "warnings" and getattr(running, field.name) != getattr(wanted, field.name)
+    ]
+    live = [field.name for field in differing if field.metadata.get("live")]
+    taken = dataclasses.replace(
+        running, warnings=wanted.warnings, **{name: getattr(wanted, name) for name in live}
+    )
+    waiting = tuple(field.name.upper() for field in differing if field.name not in live)
+    return taken, tuple(name.upper() for name in live), waiting
+
+
+def report_settings(env_file: str | None = None) -> dict[str, Any]:
+    """Returns what ``copilotd --check-settings`` prints: problems, warnings, and each value with its source.
+
+    Keys and passwords are hidden.
+
+    Raises:
+        SettingsError: As :func:`read_settings`.
+    """
+    reading = read_settings(env_file)
+    return {
+        "env_file": str(reading.env_file),
+        "problems": list(reading.problems),
+        "warnings": list(reading.warnings),
+        "settings": {
+            field.name.upper(): {
+                "value": None if reading.settings is None else _shown(getattr(reading.settings, field.name)),
+                "source": reading.sources.get(field.name.upper(), "default"),
+                "secret": field.type == "Secret",
+                "live": bool(field.metadata.get("live")),
+            }
+            for field in dataclasses.fields(Settings)
+            if field.name != "warnings"
+        },
+    }
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, Secret):
+        return HIDDEN if value else ""
+    if isinstance(value, str) and "://" in value and (password := urlsplit(value).password):
+        return value.replace(f":{password}@", f":{HIDDEN}@")
+    return str(value) if isinstance(value, Path) else value
 
 
 def _read_file(path: Path) -> dict[str, str]:
@@ -262,7 +356,7 @@ def _check_together(settings: Settings) -> str:
     return ""
 
 
-def _settings_error(problems: list[str]) -> SettingsError:
+def _settings_error(problems: Sequence[str]) -> SettingsError:
     hint = "copilotd --help names the settings file; .env.example explains every setting."
     if len(problems) == 1:
         return SettingsError(problems[0], hint)

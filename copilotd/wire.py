@@ -16,6 +16,12 @@ from copilotd.errors import CopilotError, WireError, error_from_wire, jsonrpc_co
 PROTOCOL = 1
 """Version of the methods and their parameters, exchanged by ``hello``."""
 
+OLDEST_PROTOCOL = 1
+"""The oldest version that both sides still speak, so that neither has to be upgraded first."""
+
+STARTED_BY = "COPILOT_STARTED_BY"
+"""The variable by which a client marks the daemon it starts as one that it may start again."""
+
 MAX_REQUEST_BYTES = 1 << 20
 """Default limit of a line from a client."""
 

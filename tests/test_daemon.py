@@ -366,7 +366,7 @@ def test_sighup_is_logged_and_survived(start: Start) -> None:
     daemon = start()
     daemon.call("echo")
     daemon.process.send_signal(signal.SIGHUP)
-    daemon.wait_for_log("event=sighup")
+    daemon.wait_for_log("event=reload changed=- needs_restart=-")
     assert result(daemon.call("echo")) == {}
 
 

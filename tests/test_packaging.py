@@ -17,6 +17,7 @@ import copilotd
 REPOSITORY = Path(__file__).resolve().parents[1]
 SERVICE_FILES = {
     "copilotd/service_files/copilotd.service",
+    "copilotd/service_files/copilotd.socket",
     "copilotd/service_files/io.github.docs-copilot.copilotd.plist",
 }
 pytestmark = pytest.mark.xdist_group("packaging")

@@ -23,6 +23,7 @@ class FakeService:
 
     def __init__(self, info: DaemonInfo) -> None:
         self._info = info
+        self._top_k = 0
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
@@ -41,10 +42,19 @@ class FakeService:
         return {}
 
     async def status(self, params: JSONObject, context: RequestContext) -> JSONObject:
-        return {**self._info.facts(), "state": "ready"}
+        return {
+            **self._info.facts(), "state": "ready", "top_k": self._top_k,
+            "errors": list(self._info.problems()), "warnings": list(self._info.warnings()),
+        }  # fmt: skip
 
     def lost(self) -> bool:
         return False
+
+    def use(self, settings: Settings) -> None:
+        self._top_k = settings.top_k
+
+    def describe(self) -> str:
+        return f"Ready, {self._top_k} passages"
 
     def close(self) -> None:
         if MODE == "stuck":
