@@ -154,7 +154,9 @@ class ReconcileLoop:
                 round_due = time.monotonic() >= next_round
                 due = everything if round_due else [root_id for root_id in everything if root_id in woken]
                 began = time.monotonic()
-                found = self._look_at(due, every_file=round_due, full=round_due and periodic % _FULL_EVERY == 0)
+                found = self._look_at(
+                    due, every_file=round_due, full=round_due and periodic % _FULL_EVERY == 0
+                )
                 self.swept.set()
                 if round_due:
                     periodic += 1
