@@ -529,11 +529,11 @@ class Engine:
         Raises:
             Cancelled: The client is gone; the work goes on.
         """
-        began = time.monotonic()
         if fresh_vectors:
             self._writer.run(self._store.drop_vectors)
         self._reconciler.outdate_all()
-        return self._runner.run(self._reconciler.watches(), began, reporter)
+        # A look that began before, for somebody else, didn't know what is outdated now.
+        return self._runner.run(self._reconciler.watches(), time.monotonic(), reporter)
 
     def calibrate(self, reporter: Reporter) -> OwnCalibration:
         """Fits the gate for another embedding model on the documents indexed, and uses it from now on.

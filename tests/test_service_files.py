@@ -8,6 +8,8 @@ import plistlib
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -145,10 +147,18 @@ def test_under_launchd_never_looks_like_success_so_that_it_is_not_started_again(
 # ------------------------------------------------------------------------------- --print-unit
 
 
+@pytest.fixture
+def short_home() -> Iterator[Path]:
+    """A home whose socket has its usual place: pytest's own folders can be too long for one."""
+    with tempfile.TemporaryDirectory(prefix="unit") as place:
+        home = Path(place, "ho me")
+        home.mkdir()
+        yield home
+
+
 @pytest.mark.parametrize("manager", ["systemd", "systemd-socket", "launchd"])
-def test_print_unit_shows_this_installation_and_writes_nothing(tmp_path: Path, manager: str) -> None:
-    home = tmp_path / "ho me"
-    home.mkdir()
+def test_print_unit_shows_this_installation_and_writes_nothing(short_home: Path, manager: str) -> None:
+    home = short_home
     command = [sys.executable, "-m", "copilotd", "--print-unit", manager]
     done = subprocess.run(command, env={"HOME": str(home)}, cwd=REPOSITORY, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -78,6 +78,7 @@ class RootWatch:
         suspended_ns: Since when it is not cited, as stored.
         known: What the catalog holds, by relative path.
         outdated: Ids of files that must be parsed again.
+        outdated_at: Monotonic time since when; what a worker took before it doesn't count.
         lock: Held during a look.
         looked_at: Monotonic time at which the last look began.
         state: How the root looked then.
@@ -95,6 +96,7 @@ class RootWatch:
     known: dict[str, IndexedFile]
     outdated: set[int]
     lock: threading.Lock = field(default_factory=threading.Lock)
+    outdated_at: float = -1.0
     looked_at: float = -1.0
     state: RootState = RootState.OK
     problems: tuple[tuple[str, str], ...] = ()
@@ -232,6 +234,7 @@ class Reconciler:
         for watch in self.watches():
             with watch.lock:
                 watch.outdated = {file.id for file in watch.known.values()}
+                watch.outdated_at = time.monotonic()
                 watch.settled_files = None
 
     def reread(self, file_ids: Iterable[int]) -> None:
@@ -242,6 +245,7 @@ class Reconciler:
                 found = {file.id for file in watch.known.values() if file.id in wanted}
                 if found:
                     watch.outdated |= found
+                    watch.outdated_at = time.monotonic()
                     watch.settled_files = None
 
     # --------------------------------------------------------------------------------------- looks
@@ -428,7 +432,11 @@ class Reconciler:
                     continue
                 key = (root_id, path)
                 working = self._working.get(key)
-                if working is not None and working.action.source == item.action.source:
+                if (
+                    working is not None
+                    and working.action.source == item.action.source
+                    and not (item.outdated and working.started < watch.outdated_at)
+                ):
                     continue
                 waiting = self._todo.get(key)
                 if waiting is not None and waiting.action.source == item.action.source:
@@ -657,7 +665,7 @@ class Reconciler:
             return
         if isinstance(action, Move):
             watch.known.pop(action.indexed.relative_path, None)
-        if work.outdated and not isinstance(action, Add):
+        if work.outdated and not isinstance(action, Add) and work.started >= watch.outdated_at:
             watch.outdated.discard(action.indexed.id)
         if self._reader.fingerprint_for(work.root) != self._reader.fingerprint_for(watch.root):
             # The root's chunk size was changed while the file was being read.

@@ -113,8 +113,7 @@ def test_a_conversation_on_a_terminal(home: Home, chat: Chat) -> None:
 
     terminal.type("/new\r")
     terminal.wait_for("A new conversation.")
-    terminal.type("\x04")
-    assert terminal.wait_until_gone() == 0
+    assert terminal.leave() == 0
 
     (history,) = home.state.glob("chat-*.history")
     assert QUESTION in history.read_text()
@@ -156,8 +155,7 @@ def test_ctrl_c_cancels_at_the_provider_and_the_chat_goes_on(home: Home, chat: C
         terminal.wait_for("(incomplete)")
         terminal.type("/namespace\r")
         terminal.wait_for("Answering from all namespaces; there are default.")
-        terminal.type("\x04")
-        assert terminal.wait_until_gone() == 0
+        assert terminal.leave() == 0
     assert json.loads(home.run("conversations", "--json").out)["conversations"] == []
     assert home.run("restart").code == 0
 
@@ -178,8 +176,7 @@ def test_without_colours_and_on_a_narrow_one_nothing_is_lost(home: Home, chat: C
     terminal.wait_for(">")
     terminal.type("How do I restore a backup on Windows?\r")
     terminal.wait_for("Sources:")
-    terminal.type("\x04")
-    assert terminal.wait_until_gone() == 0
+    assert terminal.leave() == 0
     assert "from the WSL shell with borg extract" in " ".join(terminal.shown.split())
 
 

@@ -250,6 +250,20 @@ def test_idx_18_full_reindexes_at_once_do_the_work_once(tmp_path: Path, docs: Pa
         clean(engine)
 
 
+def test_idx_18_what_was_being_read_when_all_was_outdated_is_read_again(tmp_path: Path, docs: Path) -> None:
+    """A rebuild that begins while another's files are with a worker."""
+    encoder = HashingEncoder()
+    with running_engine(tmp_path / "index", encoder=encoder) as engine:
+        index(engine, docs)
+        windows = engine.status().windows
+        for _ in range(20):
+            first = threading.Thread(target=lambda: engine.rebuild(False, Recorder()), daemon=True)
+            first.start()
+            engine.rebuild(True, Recorder())
+            first.join(60)
+            assert engine.status().windows == windows, "whoever waited for a rebuild finds it done"
+
+
 def test_idx_20_questions_while_hundreds_of_files_are_indexed(tmp_path: Path, docs: Path) -> None:
     problems: list[BaseException] = []
     with running_engine(tmp_path / "index", sync_budget_s=0.05) as engine:

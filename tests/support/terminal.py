@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -75,6 +76,15 @@ class Terminal:
         code = self._process.wait(seconds)
         self._reader.join(seconds)
         return code
+
+    def leave(self, seconds: float = 120.0) -> int:
+        """Presses Ctrl-D until the program ends, as a person does whose first press came before the prompt."""
+        deadline = time.monotonic() + seconds
+        while self._process.poll() is None and time.monotonic() < deadline:
+            self.type("\x04")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1.0)
+        return self.wait_until_gone()
 
     def close(self) -> None:
         """Ends the program where it still runs."""
