@@ -149,11 +149,22 @@ class Layout:
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """Opens the database; the caller uses the connection from one thread at a time."""
+    """Opens the database; the caller uses the connection from one thread at a time.
+
+    Raises:
+        IndexTooNew: Made by a newer version; nothing was changed.
+    """
     uri = f"{path.as_uri()}?mode={'ro' if read_only else 'rwc'}"
     connection = sqlite3.connect(
         uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_LOCK_WAIT_S
     )
+    if not read_only:
+        try:
+            # Before anything that writes: even the journal's mode is noted in the file.
+            _stored_version(connection)
+        except BaseException:
+            connection.close()
+            raise
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     # The database holds people's documents: what is deleted is overwritten, not left in free pages.
@@ -166,13 +177,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def prepare(connection: sqlite3.Connection) -> None:
-    """Creates the tables in an empty database, brings an older one up to date, refuses a newer or foreign one.
-
-    Raises:
-        IndexTooNew: Made by a newer version; nothing was changed.
-        sqlite3.DatabaseError: Not a database, or not one of ours.
-    """
+def _stored_version(connection: sqlite3.Connection) -> int:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > SCHEMA_VERSION:
         raise IndexTooNew(
@@ -180,6 +185,17 @@ def prepare(connection: sqlite3.Connection) -> None:
             f"this one knows {SCHEMA_VERSION}).",
             "upgrade docs-copilot, or set INDEX_DIR to another folder",
         )
+    return version
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Creates the tables in an empty database, brings an older one up to date, refuses a newer or foreign one.
+
+    Raises:
+        IndexTooNew: Made by a newer version; nothing was changed.
+        sqlite3.DatabaseError: Not a database, or not one of ours.
+    """
+    version = _stored_version(connection)
     if version == 0:
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise sqlite3.DatabaseError("not an index of Docs Copilot")

@@ -352,6 +352,19 @@ def test_an_index_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_not_even_the_journal_mode_of_a_newer_index_is_changed(tmp_path: Path) -> None:
+    path = tmp_path / DATABASE_NAME
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE chunks(of_tomorrow)")
+    database.execute("PRAGMA user_version = 999")
+    database.commit()
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(IndexTooNew):
+        Store(tmp_path)
+    assert path.read_bytes() == before
+
+
 def test_unused_vectors_are_dropped_oldest_first(bench: Bench) -> None:
     one = bench.write("a.md", "# A\n\nAlpha.\n")
     two = bench.write("b.md", "# B\n\nBeta.\n")
