@@ -43,13 +43,16 @@ def take_socket(environ: MutableMapping[str, str], *, first: int = FIRST_DESCRIP
     if not descriptors:
         return None
     for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)
+        # One that is not open is told apart below.
+        with contextlib.suppress(OSError):
+            os.set_inheritable(descriptor, False)
     if len(descriptors) > 1:
         for descriptor in descriptors:
-            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
         raise SettingsError(
             f"The service manager handed over {len(descriptors)} sockets; the daemon serves one.",
-            "copilot service install",
+            "hand over the one of: copilotd --print-unit systemd-socket",
         )
     return _listening_socket(descriptors[0])
 
@@ -65,7 +68,7 @@ def check_place(inherited: socket.socket, expected: Path) -> None:
     if os.path.realpath(actual) != os.path.realpath(expected):
         raise SettingsError(
             f"The service manager listens on {actual}, but clients look for {expected}.",
-            "copilot service install",
+            "give both the same settings, and the manager the file of: copilotd --print-unit systemd-socket",
         )
 
 
@@ -133,5 +136,6 @@ def _listening_socket(descriptor: int) -> socket.socket:
             return inherited
         inherited.close()
     raise SettingsError(
-        "What the service manager handed over is no listening Unix stream socket.", "copilot service install"
+        "What the service manager handed over is no listening Unix stream socket.",
+        "use the files of: copilotd --print-unit systemd, and systemd-socket",
     )
