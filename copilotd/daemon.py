@@ -79,7 +79,7 @@ BuildService = Callable[[Settings, DaemonInfo], Service]
 
 def build_service(settings: Settings, info: DaemonInfo) -> Service:
     """Builds the product; runs in a worker thread since it imports heavy libraries."""
-    from copilotd import api
+    from copilotd.api import service as api
 
     return api.build(settings, info)
 

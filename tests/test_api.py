@@ -15,7 +15,7 @@ import pytest
 from support.engines import running_engine
 from support.shared import REPOSITORY
 
-from copilotd.api import Service
+from copilotd.api.service import Service
 from copilotd.daemon_info import DaemonInfo
 from copilotd.errors import CopilotError, RootNotFound, SectionNotFound, UsageError
 from copilotd.outbox import Outbox

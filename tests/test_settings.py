@@ -12,7 +12,7 @@ import dotenv
 import pytest
 from support.shared import REPOSITORY
 
-from copilotd.api import provider_factory
+from copilotd.api.service import provider_factory
 from copilotd.errors import SettingsError
 from copilotd.llm import make_provider
 from copilotd.paths import find_places

@@ -21,7 +21,7 @@ from support.llm_servers import OpenAIDialect, Reply, Request, serving
 
 from copilot_client import render
 from copilot_client.terminal import Style
-from copilotd.api import answer_json
+from copilotd.api.shapes import answer_json
 from copilotd.engine import Engine
 from copilotd.errors import ProviderBadReply
 from copilotd.llm import make_provider
