@@ -20,7 +20,7 @@ from copilotd.errors import NoText, ParseError
 from copilotd.ingest.chunk import DEFAULT_CHUNK_OVERLAP_CHARS, DEFAULT_MAX_CHUNK_CHARS, chunk_document
 from copilotd.ingest.isolate import parse_isolated
 from copilotd.ingest.pdf_headings import Bookmark
-from copilotd.ingest.pdf_layout import Glyph, PageText, glyph, read_page
+from copilotd.ingest.pdf_layout import PageText
 from copilotd.ingest.pdf_ocr import Ocr, Recogniser
 from copilotd.ingest.pdf_repair import rebuilt
 from copilotd.ingest.pdf_structure import build_document
@@ -30,7 +30,6 @@ from copilotd.types import ChunkMetadata, Document
 _log = logging.getLogger(__name__)
 
 MAX_PAGES = 20_000
-_MAX_BOOKMARKS = 5_000
 _SECONDS = 120.0
 _MEMORY_BYTES = 2048 * 1024 * 1024
 _REPAIRED = "its object table was rebuilt"
@@ -47,7 +46,7 @@ class PdfParser:
     """
 
     name = "pdf"
-    version = 2
+    version = 3
     suffixes: tuple[str, ...] = (".pdf",)
     isolated = True
 
@@ -143,10 +142,10 @@ class _Opened:
         with _heard("pdfminer.pdfdocument") as messages:
             try:
                 self.pdf = pdfplumber.open(io.BytesIO(source), password="")
-            except MemoryError:
-                raise
             except Exception as error:
-                cause = error.args[0] if error.args and isinstance(error.args[0], BaseException) else error
+                cause = _cause(error)
+                if isinstance(cause, MemoryError):
+                    raise cause from None
                 if isinstance(cause, PDFPasswordIncorrect):
                     raise ParseError("encrypted: needs a password") from None
                 if isinstance(cause, PDFEncryptionError):
@@ -176,20 +175,29 @@ class _Opened:
         Raises:
             ParseError: No page could be read.
         """
+        from copilotd.ingest.pdf_bookmarks import bookmarks
+        from copilotd.ingest.pdf_glyphs import read_page_object
+
         texts: list[PageText] = []
         failed: list[int] = []
         unsized: list[int] = []
         scanned: list[int] = []
         ids: dict[Any, int] = {}
         reason = ""
+        out_of_memory: MemoryError | None = None
         for number, page in enumerate(self.pages, start=1):
             ids[page.pageid] = number
             if page.attrs.get("MediaBox") is None:
                 unsized.append(number)
             try:
-                text = _read_page_object(self.pdf, page, number)
-            except MemoryError:
-                raise
+                text = read_page_object(self.pdf, page, number)
+            except MemoryError as error:
+                # One page that unpacks without end costs itself; a second means the file is like that.
+                if out_of_memory is not None:
+                    raise
+                out_of_memory = error.with_traceback(None)
+                failed.append(number)
+                reason = reason or "it needs too much memory"
             except Exception as error:
                 failed.append(number)
                 reason = reason or _reason(error)
@@ -201,6 +209,8 @@ class _Opened:
                 texts.append(text)
             means.on_page(number, len(self.pages))
         if not texts:
+            if out_of_memory is not None:
+                raise out_of_memory
             raise ParseError(f"damaged: {reason or [*self.problems, 'it has no pages'][0]}")
         notes = [f"damaged: {problem}" for problem in self.problems]
         if unsized:
@@ -209,7 +219,7 @@ class _Opened:
             notes.append(f"damaged: {_page_list(failed)} could not be read ({reason})")
         if len(self.pages) < self.promised:
             notes.append(f"damaged: {len(self.pages)} of {self.promised} pages could be found")
-        return texts, _bookmarks(self.pdf, ids), _info_title(self.pdf), notes, scanned
+        return texts, bookmarks(self.pdf.doc, ids), _info_title(self.pdf), notes, scanned
 
 
 def _read(source: bytes, means: _Means) -> _Reading:
@@ -279,53 +289,6 @@ def _page_objects(pdf: Any) -> Iterator[Any]:
     return iter(PDFPage.create_pages(pdf.doc))
 
 
-def _read_page_object(pdf: Any, page_object: Any, number: int) -> PageText:
-    from pdfplumber.page import Page
-
-    # pdfplumber insists on a MediaBox; pdfminer has already put the default in its place.
-    if page_object.attrs.get("MediaBox") is None:
-        page_object.attrs["MediaBox"] = list(page_object.mediabox)
-    page = Page(pdf, page_object, page_number=number)
-    try:
-        layout = page.layout
-        left, bottom, right, top = layout.bbox
-        return read_page(number, right - left, top - bottom, _glyphs(layout, left, top))
-    finally:
-        page.close()
-
-
-def _glyphs(layout: Any, left: float, top: float) -> Iterator[Glyph]:
-    from pdfminer.layout import LTChar, LTContainer
-
-    stack = [iter(layout)]
-    while stack:
-        item = next(stack[-1], None)
-        if item is None:
-            stack.pop()
-        elif isinstance(item, LTChar):
-            yield glyph(
-                text=item.get_text(),
-                x0=item.x0 - left,
-                x1=item.x1 - left,
-                top=top - item.y1,
-                bottom=top - item.y0,
-                font=str(item.fontname),
-                turn=_turn(item.matrix),
-            )
-        elif isinstance(item, LTContainer):
-            stack.append(iter(item))
-
-
-def _turn(matrix: tuple[float, float, float, float, float, float]) -> int | None:
-    """Quarter turns clockwise of the direction text runs in; None for a slanted one."""
-    along, up = matrix[0], matrix[1]
-    if abs(up) <= 0.05 * abs(along):
-        return 0 if along >= 0 else 2
-    if abs(along) <= 0.05 * abs(up):
-        return 3 if up > 0 else 1
-    return None
-
-
 def _promised_pages(pdf: Any) -> int:
     from pdfminer.pdftypes import resolve1
 
@@ -343,55 +306,15 @@ def _info_title(pdf: Any) -> str:
     return one_line(title, 300) if isinstance(title, str) else ""
 
 
-def _bookmarks(pdf: Any, page_numbers: dict[Any, int]) -> list[Bookmark]:
-    """Walks the outline without recursion: real ones have thousands of siblings, bad ones loop."""
-    from pdfminer.pdftypes import resolve1
-    from pdfminer.utils import decode_text
-
-    found: list[Bookmark] = []
-    seen: set[int] = set()
-    try:
-        stack = [(resolve1(pdf.doc.catalog.get("Outlines")).get("First"), 1)]
-        while stack and len(found) < _MAX_BOOKMARKS:
-            reference, level = stack.pop()
-            entry = resolve1(reference)
-            identity = getattr(reference, "objid", id(entry))
-            if not isinstance(entry, dict) or identity in seen:
-                continue
-            seen.add(identity)
-            title = resolve1(entry.get("Title"))
-            if isinstance(title, bytes):
-                target = entry.get("Dest") or (resolve1(entry.get("A")) or {}).get("D")
-                page = _target_page(pdf, target, page_numbers)
-                found.append(Bookmark(decode_text(title).strip(), level, page))
-            stack += [(entry.get("Next"), level), (entry.get("First"), level + 1)]
-    except MemoryError:
-        raise
-    except Exception:
-        # An outline is a help, not the text: what was read of it so far is used.
-        return found
-    return found
-
-
-def _target_page(pdf: Any, target: Any, page_numbers: dict[Any, int]) -> int | None:
-    from pdfminer.pdftypes import resolve1
-    from pdfminer.psparser import PSLiteral
-
-    target = resolve1(target)
-    if isinstance(target, PSLiteral):
-        target = target.name
-    if isinstance(target, str | bytes):
-        target = resolve1(pdf.doc.get_dest(target))
-    if isinstance(target, dict):
-        target = resolve1(target.get("D"))
-    if isinstance(target, list) and target:
-        return page_numbers.get(getattr(target[0], "objid", None))
-    return None
+def _cause(error: BaseException) -> BaseException:
+    """Returns what pdfplumber has wrapped, which may be running out of memory."""
+    while error.args and isinstance(error.args[0], BaseException):
+        error = error.args[0]
+    return error
 
 
 def _reason(error: BaseException) -> str:
-    if error.args and isinstance(error.args[0], BaseException):
-        error = error.args[0]
+    error = _cause(error)
     if isinstance(error, RecursionError):
         return "it refers to itself in a loop"
     if isinstance(error, EOFError) or "EOF" in type(error).__name__ + str(error):

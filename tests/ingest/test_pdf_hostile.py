@@ -1,0 +1,182 @@
+"""PDFs that ask for too much: each costs itself, and is told by what it did."""
+
+from __future__ import annotations
+
+import gc
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from support import pdfs
+
+from copilotd.errors import ParseError
+from copilotd.ingest.isolate import parse_isolated
+from copilotd.ingest.pdf import PdfParser
+from copilotd.types import Document
+
+LITTLE_MEMORY = 200 << 20
+TEXT = b"BT /F1 12 Tf 60 700 Td (The ledger is kept for seven years.) Tj ET"
+FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
+RESOURCES = b"/Resources << /Font << /F1 3 0 R >> >>"
+
+
+def stream(data: bytes, entries: bytes = b"") -> bytes:
+    return b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(data), entries, data)
+
+
+def bomb(megabytes: int) -> bytes:
+    """A stream that unpacks to blanks, hundreds of times its size."""
+    blanks = b" " * (1 << 20)
+    packer = zlib.compressobj(1, zlib.DEFLATED, -15)
+    # Blocks of a full flush know nothing of each other, so that one may be repeated.
+    block = packer.compress(blanks) + packer.flush(zlib.Z_FULL_FLUSH)
+    checksum = 1
+    for _ in range(megabytes):
+        checksum = zlib.adler32(blanks, checksum)
+    packed = b"\x78\x01" + block * megabytes + packer.flush() + checksum.to_bytes(4, "big")
+    return stream(packed, b"/Filter /FlateDecode")
+
+
+def page(contents: int, resources: bytes = RESOURCES) -> bytes:
+    return b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents %d 0 R %s >>" % (
+        contents,
+        resources,
+    )
+
+
+def pdf(objects: dict[int, bytes], kids: Iterable[int], catalog: bytes = b"") -> bytes:
+    """A PDF of these objects, numbered from 3 (which is the font), with a right table of their places."""
+    numbers = list(kids)
+    pages = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (
+        b" ".join(b"%d 0 R" % number for number in numbers),
+        len(numbers),
+    )
+    everything = {1: b"<< /Type /Catalog /Pages 2 0 R %s >>" % catalog, 2: pages, 3: FONT, **objects}
+    body = bytearray(b"%PDF-1.7\n")
+    table = [b"0000000000 65535 f \n"]
+    for number in range(1, max(everything) + 1):
+        table.append(b"%010d 00000 n \n" % len(body))
+        body += b"%d 0 obj\n%s\nendobj\n" % (number, everything.get(number, b"null"))
+    place = len(body)
+    body += b"xref\n0 %d\n%s" % (len(table), b"".join(table))
+    return bytes(body) + b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(table), place)
+
+
+def isolated(source: bytes, *, memory_bytes: int = LITTLE_MEMORY, seconds: float = 60) -> Document:
+    return parse_isolated("pdf", source, "hostile", seconds=seconds, memory_bytes=memory_bytes)
+
+
+def reason(source: bytes, **limits: Any) -> str:
+    with pytest.raises(ParseError) as caught:
+        isolated(source, **limits)
+    return caught.value.message
+
+
+@pytest.mark.timeout(300)
+def test_a_page_that_unpacks_without_end_is_too_large_not_damaged() -> None:
+    assert reason(pdf({4: page(5), 5: bomb(300)}, [4])) == "needed more than 200 MB of memory to read"
+
+
+@pytest.mark.timeout(300)
+def test_one_such_page_costs_the_others_nothing() -> None:
+    source = pdf({4: page(5), 5: bomb(300), 6: page(7), 7: stream(TEXT)}, [4, 6])
+    document = isolated(source)
+    assert document.text == "The ledger is kept for seven years."
+    assert document.pages == (2,)
+    assert document.warnings == ("damaged: page 1 could not be read (it needs too much memory)",)
+
+
+@pytest.mark.timeout(300)
+def test_a_second_such_page_ends_the_file() -> None:
+    source = pdf({4: page(5), 5: bomb(300), 6: page(7), 7: bomb(300), 8: page(9), 9: stream(TEXT)}, [4, 6, 8])
+    assert reason(source) == "needed more than 200 MB of memory to read"
+
+
+@pytest.mark.timeout(300)
+def test_a_table_of_objects_that_unpacks_without_end_is_too_large() -> None:
+    entries = b"/Type /XRef /Size 4 /W [1 4 2] /Root 1 0 R"
+    table = bomb(300).replace(b"<<", b"<< " + entries, 1)
+    body = b"%PDF-1.7\n1 0 obj\n<< /Type /Catalog >>\nendobj\n"
+    source = body + b"2 0 obj\n" + table + b"\nendobj\nstartxref\n%d\n%%%%EOF\n" % len(body)
+    assert reason(source) == "needed more than 200 MB of memory to read"
+
+
+def test_a_huge_picture_is_never_unpacked() -> None:
+    picture = bomb(300).replace(
+        b"<<", b"<< /Type /XObject /Subtype /Image /Width 20000 /Height 20000 /BitsPerComponent 8", 1
+    )
+    resources = b"/Resources << /Font << /F1 3 0 R >> /XObject << /Im 6 0 R >> >>"
+    source = pdf({4: page(5, resources), 5: stream(b"q /Im Do Q " + TEXT), 6: picture}, [4])
+    assert isolated(source).text == "The ledger is kept for seven years."
+
+
+def test_lines_and_curves_are_not_kept() -> None:
+    drawing = b"0 0 m 10 10 l S 5 5 20 20 re f\n" * 20_000
+    document = PdfParser().parse(pdf({4: page(5), 5: stream(drawing + TEXT)}, [4]), "plot")
+    assert document.text == "The ledger is kept for seven years."
+
+
+def test_a_form_that_draws_itself_is_drawn_once() -> None:
+    form = stream(
+        b"/Fm Do " + TEXT,
+        b"/Type /XObject /Subtype /Form /BBox [0 0 600 800]"
+        b" /Resources << /Font << /F1 3 0 R >> /XObject << /Fm 6 0 R >> >>",
+    )
+    source = pdf(
+        {4: page(5, b"/Resources << /XObject << /Fm 6 0 R >> >>"), 5: stream(b"/Fm Do"), 6: form}, [4]
+    )
+    assert isolated(source).text == "The ledger is kept for seven years."
+
+
+def test_a_page_tree_that_holds_itself_gives_each_page_once() -> None:
+    source = pdf({4: page(5), 5: stream(TEXT)}, [4, 2, 4])
+    assert isolated(source).text == "The ledger is kept for seven years."
+
+
+def test_a_page_tree_thousands_deep_is_refused_with_its_reason() -> None:
+    depth = 3_000
+    tree = {6 + n: b"<< /Type /Pages /Count 1 /Kids [%d 0 R] >>" % (7 + n) for n in range(depth)}
+    source = pdf({4: page(5), 5: stream(TEXT), **tree, 6 + depth: page(5)}, [6])
+    assert reason(source) == "damaged: it refers to itself in a loop"
+
+
+def test_an_outline_that_loops_is_left_at_its_first_round() -> None:
+    outline = {
+        6: b"<< /Type /Outlines /First 7 0 R /Last 8 0 R >>",
+        7: b"<< /Title (One) /Dest [4 0 R /Fit] /Parent 6 0 R /Next 8 0 R /First 7 0 R >>",
+        8: b"<< /Title (Two) /Dest [4 0 R /Fit] /Parent 6 0 R /Next 7 0 R /First 6 0 R >>",
+    }
+    source = pdf({4: page(5), 5: stream(TEXT), **outline}, [4], b"/Outlines 6 0 R")
+    assert isolated(source).text == "The ledger is kept for seven years."
+
+
+def test_a_hundred_thousand_objects_are_read_within_the_limits() -> None:
+    crumbs = {6 + n: b"<< /N %d >>" % n for n in range(100_000)}
+    source = pdf({4: page(5), 5: stream(TEXT), **crumbs}, [4])
+    assert isolated(source).text == "The ledger is kept for seven years."
+
+
+def test_corners_of_a_page_may_be_given_in_any_order() -> None:
+    turned = page(5).replace(b"[0 0 600 800]", b"[0 800 600 0]")
+    document = isolated(pdf({4: turned, 5: stream(TEXT)}, [4]))
+    assert document.text == "The ledger is kept for seven years."
+
+
+def test_pages_are_let_go_as_they_are_read() -> None:
+    from pdfminer.pdftypes import PDFStream
+
+    source = pdfs.of_lines(*[[f"Page {number}", *pdfs.PROSE] for number in range(30)])
+    unpacked: list[int] = []
+
+    def count(done: int, total: int) -> None:
+        if done % 10 == 0:
+            gc.collect()
+            streams = (thing for thing in gc.get_objects() if isinstance(thing, PDFStream))
+            unpacked.append(sum(1 for thing in streams if thing.data is not None))
+
+    parser = PdfParser()
+    parser.on_page = count
+    assert parser.parse(source, "long").pages is not None
+    assert len(unpacked) == 3
+    assert max(unpacked) <= 2
