@@ -1,16 +1,18 @@
 r"""Has a real model answer questions of a set, and counts what of its words would reach a reader.
 
     LLM_PROVIDER=openai OPENAI_BASE_URL=http://127.0.0.1:18089/v1 LLM_MODEL=NAME \
-        python benchmarks/llm_answers.py SET... --index-dir DIR [--answerable N] [--unanswerable N]
+        python benchmarks/llm_answers.py SET... --index-dir DIR [--answerable N] [--unanswerable N] [--words FILE]
 
 SET is a folder with ``corpus/`` and ``questions.jsonl`` (``evalset.py``). Each question is asked once, through a
 real engine and the provider of the settings; the model's words are kept and shown to the engine again under
-each CITATION_CHECK, so that the three rows are about the same words.
+each CITATION_CHECK, so that the three rows are about the same words. ``--words`` keeps them in a file, for a run that
+was broken off and for judging the same words by another check.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import time
@@ -34,21 +36,52 @@ _MARK = re.compile(r"\[[A-Za-z]{1,2}\](?!\()")
 
 
 class Recorder:
-    """A provider that asks the real one once a question and repeats its words after that."""
+    """A provider that asks the real one once a question and repeats its words after that.
 
-    def __init__(self, provider: Provider) -> None:
+    Args:
+        provider: The real one.
+        file: Where words are kept, an object a line; None for nowhere.
+
+    Attributes:
+        events: The last answer, as it came.
+    """
+
+    def __init__(self, provider: Provider, file: Path | None) -> None:
         self.name = provider.name
         self.model = provider.model
         self.events: list[TextDelta | Finished] = []
         self._provider = provider
+        self._file = file
+        self._kept: dict[str, tuple[str, str]] = {}
+        self._question = ""
+        if file is not None and file.exists():
+            for line in file.read_text(encoding="utf-8").splitlines():
+                kept = json.loads(line)
+                self._kept[kept["question"]] = (kept["words"], kept["reason"])
+
+    def turn_to(self, question: str) -> None:
+        """Says which question is asked next."""
+        self._question = question
+        self.events = []
 
     def stream(
         self, request: CompletionRequest, cancelled: Callable[[], bool]
     ) -> Iterator[TextDelta | Finished]:
         """Yields the real provider's events, or those of its last answer."""
-        if not self.events:
+        if not self.events and self._question in self._kept:
+            words, reason = self._kept[self._question]
+            self.events = [TextDelta(words), Finished(reason)]
+        elif not self.events:
             self.events = list(self._provider.stream(request, cancelled))
+            self._keep()
         yield from self.events
+
+    def _keep(self) -> None:
+        end = self.events[-1]
+        if self._file is not None and isinstance(end, Finished):
+            kept = {"question": self._question, "words": self.words, "reason": end.reason}
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(kept) + "\n")
 
     @property
     def words(self) -> str:
@@ -120,6 +153,9 @@ def main() -> None:
     parser.add_argument("--index-dir", type=Path, required=True)
     parser.add_argument("--answerable", type=int, default=15, help="questions a set")
     parser.add_argument("--unanswerable", type=int, default=5, help="questions a set")
+    parser.add_argument(
+        "--words", type=Path, help="keep the model's words in this file, and take them from it"
+    )
     options = parser.parse_args()
     settings = load_settings()
     provider = make_provider(**provider_arguments(settings))
@@ -128,7 +164,7 @@ def main() -> None:
     counts = {check: Count() for check in CHECKS}
     asked = {True: 0, False: 0}
     for folder in options.sets:
-        recorder = Recorder(provider)
+        recorder = Recorder(provider, options.words)
         engine = Engine(
             replace(settings, index_dir=options.index_dir / folder.name),
             make_provider=partial(_given, recorder),
@@ -136,7 +172,7 @@ def main() -> None:
         engine.start()
         engine.index_root(str(folder / "corpus"), reporter=Quiet())
         for question in sample(load_questions(folder), options.answerable, options.unanswerable):
-            recorder.events = []
+            recorder.turn_to(question.text)
             began = time.monotonic()
             try:
                 for check in CHECKS:
