@@ -21,7 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"settings", "logs", "notify", "lock", "units", "daemon_info", "activation"}),
     frozenset({"ingest", "embed", "index", "llm"}),
     frozenset({"update", "query", "conversation"}),
-    frozenset({"engine", "seed", "model_command"}),
+    frozenset({"engine", "answering", "lookup", "models_in_use", "seed", "model_command"}),
     frozenset({"api", "server", "session", "listener", "outbox"}),
     frozenset({"daemon"}),
     frozenset({"cli", "__main__"}),

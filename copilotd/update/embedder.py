@@ -170,9 +170,16 @@ class Embedder:
             packed = [pack_tokens(of_text.rows) for of_text in tokens]
         else:
             vectors = encoder.encode(texts)
-        self._writer.run(lambda: self._store.put_vectors(keys, vectors, packed), urgent=urgent)
+        # Counted first: whoever sees that nothing is pending any more must see it counted.
         with self._condition:
             self.embedded_total += len(work)
+        try:
+            self._writer.run(lambda: self._store.put_vectors(keys, vectors, packed), urgent=urgent)
+        except BaseException:
+            with self._condition:
+                self.embedded_total -= len(work)
+            raise
+        with self._condition:
             self._condition.notify_all()
 
     def _step_aside(self) -> None:

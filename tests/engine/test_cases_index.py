@@ -33,7 +33,7 @@ def index(engine: Engine, folder: Path) -> None:
 
 def settle(engine: Engine) -> None:
     until = time.monotonic() + 60
-    while engine.sync(5.0, Recorder()).pending or not engine.status().model_loaded:
+    while not engine.status().model_loaded or engine.sync(5.0, Recorder()).pending:
         assert time.monotonic() < until
         time.sleep(0.01)
 

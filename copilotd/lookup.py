@@ -1,0 +1,171 @@
+"""Reads the index as the documents are on disk now: every look is preceded by what makes it true."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+from copilotd.errors import Cancelled, UsageError
+from copilotd.index.reader import ReadView
+from copilotd.index.store import Store
+from copilotd.query.question import Clock
+from copilotd.text import printable
+from copilotd.types import Freshness, Reporter, Scope
+from copilotd.update.background import ReconcileLoop
+from copilotd.update.embedder import Embedder
+from copilotd.update.index_run import tell_stale
+from copilotd.update.reconcile import Reconciler
+
+_Found = TypeVar("_Found")
+
+_PENDING_PATHS = 20
+# Looks a question may cost: one, and one more after each round of work that it waited for.
+_MAX_LOOKS = 4
+
+
+class Lookup:
+    """Brings the index up to date and searches it.
+
+    Args:
+        store: The index.
+        reconciler: Looks at the files.
+        embedder: Makes vectors; steps aside for a question.
+        loop: Knows what is damaged or not yet planned.
+    """
+
+    def __init__(self, store: Store, reconciler: Reconciler, embedder: Embedder, loop: ReconcileLoop) -> None:
+        self._store = store
+        self._reconciler = reconciler
+        self._embedder = embedder
+        self._loop = loop
+
+    def sync(self, budget_s: float, reporter: Reporter) -> Freshness:
+        """Brings whatever was saved before this call into the index, as far as the time budget goes.
+
+        Args:
+            budget_s: Seconds.
+            reporter: Told each changed file.
+        """
+        began = time.monotonic()
+        deadline = began + budget_s
+
+        unseen: list[str] = []
+        looked = began
+        for _ in range(_MAX_LOOKS):
+            unseen = [
+                watch.root.path
+                for watch in self._reconciler.watches()
+                if not self._reconciler.look(
+                    watch.root.id,
+                    looked,
+                    timeout_s=deadline - time.monotonic(),
+                    every_file=False,
+                    on_stale=tell_stale(reporter),
+                )
+            ]
+            if not self._reconciler.count_backlog() or time.monotonic() >= deadline:
+                break
+            self._reconciler.wait_fresh(budget_s, deadline, reporter.cancelled)
+            looked = time.monotonic()
+        if reporter.cancelled():
+            raise Cancelled("The question was cancelled.")
+        return self._freshness(unseen)
+
+    def find(
+        self,
+        search: Callable[[ReadView], _Found],
+        scope: Scope,
+        budget_s: float,
+        reporter: Reporter,
+        clock: Clock,
+    ) -> tuple[_Found, Freshness]:
+        """Brings the index up to date and searches it; rows found damaged are read again before it answers.
+
+        Args:
+            search: Searches the view it is given.
+            scope: Where it searches.
+            budget_s: What bringing it up to date may take, in seconds.
+            reporter: Told each changed file.
+            clock: Times ``sync`` and ``retrieve``.
+
+        Raises:
+            UsageError: Nothing is indexed, or the scope names what there isn't.
+            Cancelled: The client is gone.
+        """
+        with self.question():
+            for _ in range(_MAX_LOOKS):
+                freshness = self.sync(budget_s, reporter)
+                clock.lap("sync")
+                with self._store.read() as view:
+                    self._require_roots(view, scope)
+                    found = search(view)
+                    freshness = replace(freshness, generation=view.generation)
+                clock.lap("retrieve")
+                if not self._loop.take_damaged():
+                    break
+        return found, freshness
+
+    def left_out(self, scope: Scope) -> list[str]:
+        """Says which roots are not cited just now: an empty answer must not look like ignorance."""
+        return [
+            f"{printable(watch.root.path)} is {watch.state.value}: its documents are left out."
+            for watch in self._reconciler.watches()
+            if watch.suspended_ns is not None
+            and watch.known
+            and (scope.namespaces is None or watch.root.namespace in scope.namespaces)
+        ]
+
+    @contextmanager
+    def question(self) -> Iterator[None]:
+        """Makes bulk work step aside while it is entered."""
+        self._embedder.question_begins()
+        try:
+            yield
+        finally:
+            self._embedder.question_ends()
+
+    def again(self, search: Callable[[ReadView], _Found]) -> tuple[_Found, int]:
+        """Searches once more for the same question, without another look at the files; gives the generation too."""
+        with self.question(), self._store.read() as view:
+            return search(view), view.generation
+
+    def _require_roots(self, view: ReadView, scope: Scope) -> None:
+        roots = self._reconciler.watches()
+        if not roots:
+            raise UsageError("No folder is indexed yet.", "copilot index DIR")
+        known = {watch.root.namespace for watch in roots}
+        unknown = [name for name in scope.namespaces or () if name not in known]
+        if unknown:
+            raise UsageError(
+                f"There is no namespace {printable(unknown[0])!r}.",
+                f"known namespaces: {', '.join(sorted(known))}",
+            )
+        # Where files are still to be read, the one that is meant may be among them.
+        unmatched = [] if self._reconciler.count_backlog() else view.unmatched_paths(scope)
+        if unmatched and len(unmatched) == len(scope.paths):
+            raise UsageError(
+                f"No document's path matches {printable(unmatched[0])!r}.",
+                "paths are below the indexed folder, as sources show them; a folder's name or a glob will do",
+            )
+
+    def _freshness(self, unseen: list[str]) -> Freshness:
+        """Says what the index lacks: files to read, documents that wait for vectors, roots not looked at."""
+        paths = [*unseen, *self._reconciler.backlog()]
+        # Before the view: what is planned meanwhile is then counted here, never missed by both.
+        unplanned = self._loop.unplanned
+        with self._store.read() as view:
+            generation = view.generation
+            _, documents = view.pending_counts() if self._embedder.encoder is not None else (0, 0)
+            documents += unplanned
+            if documents:
+                waiting = [path for path in view.pending_paths(_PENDING_PATHS) if path not in paths]
+                return Freshness(
+                    generation,
+                    len(paths) + documents,
+                    tuple((*paths, *waiting)[:_PENDING_PATHS]),
+                    by_words=documents,
+                )
+        return Freshness(generation, len(paths), tuple(paths[:_PENDING_PATHS]))
