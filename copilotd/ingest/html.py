@@ -36,7 +36,7 @@ class HtmlParser:
     """Reads HTML pages: their main content, without navigation and scripts."""
 
     name = "html"
-    version = 1
+    version = 2
     suffixes: tuple[str, ...] = (".html", ".htm", ".xhtml")
     isolated = False
 
@@ -236,7 +236,9 @@ class _Page:
                 kind, start = BlockKind.TABLE, self._table[0]
                 if len(self._leaves) > self._table[1]:
                     return
-            if not self._leaves or self._leaves[-1].start != start:
+            # Text beside a heading on its line begins a block too, or the line would be a heading and no more.
+            last = self._leaves[-1] if self._leaves else None
+            if last is None or last.level or last.start != start:
                 self._leaves.append(Leaf(kind, start, start + 1, group))
 
     def _close_heading(self) -> None:

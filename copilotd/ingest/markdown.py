@@ -7,6 +7,7 @@ sections. All other text is kept as it was written, because answers quote it, le
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import unescape
@@ -27,6 +28,8 @@ _ATTRIBUTES = re.compile(r"\s*\{:?\s*(?P<list>[#.][\w:.-][^{}]*|[\w-]+\s*=[^{}]*
 _ANCHOR = re.compile(r"#([\w:.-]+)")
 _ANCHOR_COMMENT = re.compile(r"\{/\*\s*#([\w:.-]+)\s*\*/\}\s*$")
 _ANCHOR_TAG = re.compile(r"<a\s[^>]*?\b(?:id|name)\s*=\s*[\"']?([\w:.-]+)", re.IGNORECASE)
+_RAW_TEXT = re.compile(r"[\s>*+-]*<(?:script|style|pre|textarea)\b", re.IGNORECASE)
+_QUOTE_MARKS = " \t>*+-"
 _MARKS_ONLY = re.compile(r"[\s>*+#|-]*|\s*\d+[.)]\s*")
 # Inline parsing takes quadratic time on some input, and nobody names a section with more.
 _MAX_HEADING = 1_000
@@ -64,7 +67,7 @@ class MarkdownParser:
     """Reads Markdown: CommonMark, tables and the usual dialects."""
 
     name = "markdown"
-    version = 2
+    version = 3
     suffixes: tuple[str, ...] = (".md", ".markdown")
     isolated = False
     _mdx = False
@@ -90,7 +93,7 @@ class MarkdownParser:
         env: dict[str, Any] = {"mdx": self._mdx, "components": components}
         tokens: list[Token] = []
         self._parser.block.parse(body.replace("\0", "\N{REPLACEMENT CHARACTER}"), self._parser, env, tokens)
-        leaves = _with_gaps(list(_leaves(tokens)), lines)
+        leaves = _with_gaps(list(_with_whole_comments(list(_leaves(tokens)), lines)), lines)
         layout = _clean(lines, leaves, components)
         leaves = list(_with_html_headings(leaves, lines, layout, components))
         headings = [(leaf, *self._heading(leaf, env)) for leaf in leaves if leaf.kind is BlockKind.HEADING]
@@ -194,6 +197,40 @@ def _leaves(tokens: Sequence[Token]) -> Iterator[_Leaf]:
             int(token.tag[1]) if heading else 0,
             tokens[index + 1].content if heading else "",
         )
+
+
+def _with_whole_comments(leaves: Sequence[_Leaf], lines: Sequence[str]) -> Iterator[_Leaf]:
+    """Lets a comment that is open where its block of HTML ends go on to its end, as it does in a browser.
+
+    Only an HTML block that begins with a comment may hold blank lines; in others Markdown begins behind the first.
+    """
+    code = {
+        number for leaf in leaves if leaf.kind is BlockKind.CODE for number in range(leaf.start, leaf.end)
+    }
+    closing = [number for number, line in enumerate(lines) if "-->" in line and number not in code]
+    line = 0
+    for leaf in leaves:
+        if leaf.end <= line:
+            continue
+        if leaf.start < line:
+            leaf = replace(leaf, kind=BlockKind.OTHER, rule="gap", start=line, level=0)
+        if leaf.rule == "html_block" and (start := _open_comment(lines, leaf)) >= 0:
+            following = bisect_left(closing, leaf.end)
+            if following < len(closing):
+                leaf = replace(leaf, end=closing[following] + 1)
+            elif start == leaf.start and lines[start].lstrip(_QUOTE_MARKS).startswith("<!--"):
+                leaf = replace(leaf, rule="unseen")
+            line = leaf.end
+        yield leaf
+
+
+def _open_comment(lines: Sequence[str], leaf: _Leaf) -> int:
+    """Returns the line on which a comment begins that an HTML block doesn't end, or -1."""
+    text = "\n".join(lines[leaf.start : leaf.end])
+    start = text.rfind("<!--")
+    if start < 0 or text.find("-->", start + 2) >= 0 or _RAW_TEXT.match(text):
+        return -1
+    return leaf.start + text.count("\n", 0, start)
 
 
 def _with_gaps(leaves: list[_Leaf], lines: Sequence[str]) -> list[_Leaf]:

@@ -319,6 +319,11 @@ def test_a_centred_title_is_the_documents_title_on_its_own_lines() -> None:
     [
         ("Before <!-- hidden --> after.", "Before  after."),
         ("Before <!-- hid\nden --> after.", "Before\nafter."),
+        ("Shown.\n\n<!-- hidden\n\n# hidden, too\n", "Shown."),
+        ("> <!-- hidden\n> too\n\nShown.", "Shown."),
+        ("<div>\n<!-- hidden\n\n## Old\n\n- old\n\n-->\n</div>\n\nShown.", "Shown."),
+        ("<div>\n<!-- never closed\n\n## Shown", "<!-- never closed\n\n## Shown"),
+        ("<script>\n<!--\n</script>\n\n## Shown\n\n<!-- x -->", "## Shown"),
         ("`<!-- shown -->` in code", "`<!-- shown -->` in code"),
         ("```html\n<!-- shown -->\n```", "```html\n<!-- shown -->\n```"),
         ("    <!-- shown -->", "    <!-- shown -->"),
