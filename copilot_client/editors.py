@@ -8,10 +8,22 @@ from pathlib import PurePath
 from urllib.parse import quote
 
 _ALIASES = {"vscode": "code", "sublime": "subl", "intellij": "idea", "helix": "hx", "textmate": "mate"}
-_VSCODE_LIKE = frozenset(("code", "code-insiders", "codium", "vscodium", "cursor", "windsurf"))
+_VSCODE_LIKE = frozenset(("code", "code-insiders", "code-oss", "codium", "vscodium", "cursor", "windsurf"))
 _PATH_LINE = frozenset(("zed", "zeditor", "subl", "sublime_text", "hx", "lapce"))
 _LINE_OPTION = frozenset(
-    ("idea", "pycharm", "webstorm", "goland", "clion", "rubymine", "phpstorm", "rider", "kate", "mate")
+    (
+        "idea",
+        "pycharm",
+        "webstorm",
+        "goland",
+        "clion",
+        "rubymine",
+        "phpstorm",
+        "rider",
+        "kate",
+        "kwrite",
+        "mate",
+    )
 )
 _LINKS = {
     "code": "vscode://file{path}:{line}",

@@ -66,10 +66,8 @@ def place_uri(place: JSONObject) -> str:
 def _place_line(place: JSONObject, style: Style, *, name_namespace: bool) -> str:
     parts = [
         style.bold(label(place)),
-        style.link_to_line(
-            style.dim(location(place)),
-            place_uri(place),
-            place.get("line_start") if place.get("page") is None else None,
+        style.link_to_place(
+            style.dim(location(place)), place_uri(place), line=place.get("line_start"), page=place.get("page")
         ),
     ]
     if place.get("score") is not None:

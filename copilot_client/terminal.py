@@ -48,8 +48,14 @@ class Style:
             return text
         return f"\x1b]8;;{uri}\x1b\\{text}\x1b]8;;\x1b\\"
 
-    def link_to_line(self, text: str, uri: str, line: object) -> str:
-        """Returns ``text`` as a link that opens a line of a file where the reader's editor takes such links."""
+    def link_to_place(self, text: str, uri: str, *, line: object, page: object) -> str:
+        """Returns ``text`` as a link to a place of a file.
+
+        A page is said as RFC 8118 wants it, which viewers read and others ignore; a line where the reader's
+        editor takes such links.
+        """
+        if isinstance(page, int):
+            return self.link(text, f"{uri}#page={page}")
         if not (self.links and self.editor_link and is_file_uri(uri) and isinstance(line, int)):
             return self.link(text, uri)
         target = self.editor_link.replace("{path}", uri[len("file://") :]).replace("{line}", str(line))

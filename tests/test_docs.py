@@ -130,7 +130,7 @@ def test_the_links_lead_somewhere(page: Path) -> None:
 
 def test_every_setting_is_explained_with_its_default() -> None:
     text = (REPOSITORY / "docs" / "configuration.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `([A-Z_]+)` \| ([^|]*) \|", text, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `([A-Z_]+)` \| ([^|]*) \| .*\|$", text, re.MULTILINE))
     assert set(rows) == set(setting_names())
     for field in dataclasses.fields(Settings):
         shown = rows.get(field.name.upper(), "").strip("`")
@@ -138,6 +138,18 @@ def test_every_setting_is_explained_with_its_default() -> None:
             assert float(shown) == field.default, field.name
         elif isinstance(field.default, str) and field.default:
             assert shown == field.default, field.name
+
+
+def test_the_clients_variables_are_explained() -> None:
+    """Those that it reads by its own account, none of which is a setting of the daemon."""
+    text = (REPOSITORY / "docs" / "configuration.md").read_text(encoding="utf-8")
+    table = text.partition("## Settings for the terminal")[2].partition("\n## ")[0]
+    explained = set(re.findall(r"`([A-Z_]+)`", table.partition("|---|")[2]))
+    sources = "".join(path.read_text() for path in (REPOSITORY / "copilot_client").rglob("*.py"))
+    read = set(re.findall(r"environ\.get\(\"([A-Z_]+)\"", sources)) - {"TERM", "PATH"}
+    assert read <= explained
+    assert {"COPILOT_EDITOR", "VISUAL", "EDITOR"} <= explained
+    assert not explained & set(setting_names())
 
 
 def test_every_format_is_in_the_table() -> None:

@@ -139,14 +139,17 @@ def linked(style: Style, **changes: Any) -> str:
 def test_sources_link_to_the_line_where_the_editor_takes_links() -> None:
     style = Style(links=True, editor_link=link_pattern("code"))
     assert "\x1b]8;;vscode://file/d/a%20b.md:7\x1b\\" in linked(style)
-    assert "\x1b]8;;file:///d/a%20b.md\x1b\\" in linked(style, page=3), "an editor doesn't show a PDF"
+    assert "\x1b]8;;file:///d/a%20b.md#page=3\x1b\\" in linked(style, page=3), "an editor doesn't show a PDF"
     assert "\x1b]8;;file:///d/a%20b.md\x1b\\" in linked(Style(links=True))
     assert "\x1b" not in linked(Style(editor_link=link_pattern("code")))
 
 
-@pytest.mark.parametrize("uri", ["http://evil/x", "file:///a\x1b]8;;", "javascript:1"])
-def test_a_link_to_a_line_is_made_of_plain_file_links_only(uri: str) -> None:
-    assert "\x1b" not in Style(links=True, editor_link=link_pattern("code")).link_to_line("x", uri, 7)
+@pytest.mark.parametrize("page", [None, 3])
+@pytest.mark.parametrize("uri", ["http://evil/x", "file:///a\x1b]8;;", "javascript:1", ""])
+def test_a_link_to_a_place_is_made_of_plain_file_links_only(uri: str, page: int | None) -> None:
+    assert "\x1b" not in Style(links=True, editor_link=link_pattern("code")).link_to_place(
+        "x", uri, line=7, page=page
+    )
 
 
 # --------------------------------------------------------------------------------- running editors

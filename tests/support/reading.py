@@ -12,7 +12,7 @@ from support.engines import Recorder, ask, running_engine, search
 
 from copilot_client import render
 from copilot_client.terminal import Style
-from copilotd.api import answer_json, section_json
+from copilotd.api.shapes import answer_json, section_json
 from copilotd.engine import Engine
 from copilotd.types import Answer, Citation, Hit, IndexReport
 
