@@ -17,7 +17,7 @@ from copilotd.text import printable
 if TYPE_CHECKING:
     import socket
 
-    from copilotd.daemon import BuildService
+    from copilotd.backend import BuildService
 
 _EPILOG = """\
 exit status:
@@ -136,6 +136,9 @@ def _serve(env_file: str | None, build: BuildService | None, *, quiet: bool) -> 
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     # Before FAISS is imported, too; see load_encoder.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Before numpy is: its BLAS has a second thread spin after each of a question's small products, which took as
+    # much processor time as the question itself, and each product waits until that thread has a core.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if env_file:
         os.environ["COPILOT_ENV_FILE"] = os.path.abspath(os.path.expanduser(env_file))
     os.umask(0o077)
@@ -149,7 +152,8 @@ def _serve(env_file: str | None, build: BuildService | None, *, quiet: bool) -> 
 
 
 def _serve_on(inherited: socket.socket | None, build: BuildService | None, *, quiet: bool) -> int:
-    from copilotd.daemon import EXIT_NEVER, Daemon, build_service
+    from copilotd.backend import build_service
+    from copilotd.daemon import EXIT_NEVER, Daemon
     from copilotd.logs import Logs
     from copilotd.settings import load_settings
 

@@ -412,3 +412,9 @@ def test_an_idle_daemon_costs_no_processor(start: Start) -> None:
     before = ticks()
     time.sleep(1)
     assert ticks() - before <= 1
+
+
+def test_the_command_sets_its_environment_before_numpy_and_faiss_read_it() -> None:
+    code = "import sys, copilotd.cli; print({'numpy', 'faiss', 'torch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

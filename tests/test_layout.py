@@ -23,6 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"update", "query", "conversation"}),
     frozenset({"engine", "answering", "lookup", "models_in_use", "seed", "model_command"}),
     frozenset({"api", "server", "session", "listener", "outbox"}),
+    frozenset({"backend", "live_settings", "own_handlers", "premises"}),
     frozenset({"daemon"}),
     frozenset({"cli", "__main__"}),
 )
