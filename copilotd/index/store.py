@@ -14,7 +14,6 @@ import logging
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from typing import TypeVar
 import numpy as np
 
 from copilotd.errors import IndexError_, IndexMissing
-from copilotd.index import catalog, keywords, rows
+from copilotd.index import catalog, keywords, rows, vector_rows
 from copilotd.index.heal import open_or_heal
 from copilotd.index.reader import ReadView, SharedCaches
 from copilotd.index.roots_file import load_roots, save_roots
@@ -43,9 +42,6 @@ from copilotd.types import (
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-# Window id, chunk id, root id, vector, checksum.
-_VectorRow = tuple[int, int, int, bytes, int]
 
 PlanWindows = Callable[[Document, Chunk], list[Window]]
 
@@ -132,14 +128,7 @@ class Store:
                 (planner,),
             )
         self.vectors.replace_all([], np.empty((0, 0), dtype=np.float32))
-        rows = self._connection.execute(
-            "SELECT w.id, w.chunk_id, f.root_id, v.vector, v.checksum FROM windows w"
-            " JOIN vectors v ON v.key = w.key JOIN chunks c ON c.id = w.chunk_id"
-            " JOIN files f ON f.id = c.file_id JOIN documents d ON d.file_id = f.id"
-            " JOIN roots r ON r.id = f.root_id WHERE r.suspended_ns IS NULL AND d.planner = ?",
-            (planner,),
-        ).fetchall()
-        self._add_vectors(rows)
+        self._add_vectors(vector_rows.of_planner(self._connection, planner))
 
     def lost(self) -> bool:
         """Whether the database at this path is no longer the one that is open: somebody removed or replaced it."""
@@ -312,10 +301,7 @@ class Store:
         with self._transaction() as connection:
             self._next_generation(connection)
             connection.execute("UPDATE roots SET suspended_ns = NULL WHERE id = ?", (root_id,))
-            rows = connection.execute(
-                f"SELECT w.id, w.chunk_id, f.root_id, v.vector, v.checksum {_WINDOWS_OF_ROOT_WITH_VECTORS}",
-                (root_id, catalog.get_meta(connection, "planner")),
-            ).fetchall()
+            rows = vector_rows.of_root(connection, root_id)
         self._publish((), rows)
 
     def write_document(
@@ -492,33 +478,9 @@ class Store:
         if not np.isfinite(vectors).all():
             # FAISS would never find them, and never say so.
             raise ValueError("the model gave a vector that is not a number")
-        now = time.time_ns()
-        rows = []
         with self._transaction() as connection:
             self._next_generation(connection)
-            planner = catalog.get_meta(connection, "planner")
-            for key, vector in zip(keys, vectors, strict=True):
-                blob = np.ascontiguousarray(vector, dtype=np.float32).tobytes()
-                connection.execute(
-                    "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)",
-                    (key, blob, catalog.checksum(blob), now),
-                )
-                connection.execute("DELETE FROM pending WHERE key = ?", (key,))
-                for window_id, chunk_id, root_id in connection.execute(
-                    "SELECT w.id, w.chunk_id, f.root_id FROM windows w JOIN chunks c ON c.id = w.chunk_id"
-                    " JOIN files f ON f.id = c.file_id JOIN documents d ON d.file_id = f.id"
-                    " JOIN roots r ON r.id = f.root_id"
-                    " WHERE w.key = ? AND r.suspended_ns IS NULL AND d.planner = ?",
-                    (key, planner),
-                ):
-                    rows.append((window_id, chunk_id, root_id, blob, catalog.checksum(blob)))
-            connection.executemany(
-                "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)",
-                (
-                    (key, packed, catalog.checksum(packed))
-                    for key, packed in zip(keys, packed_tokens, strict=False)
-                ),
-            )
+            rows = vector_rows.put(connection, keys, vectors, packed_tokens)
         self._publish((), rows)
 
     def drop_vectors(self) -> None:
@@ -543,13 +505,7 @@ class Store:
         with self._transaction() as connection:
             self._next_generation(connection)
             mend(connection)
-            for key in bad_keys:
-                connection.execute(
-                    "UPDATE documents SET planner = '' WHERE file_id IN (SELECT c.file_id FROM chunks c"
-                    " JOIN windows w ON w.chunk_id = c.id WHERE w.key = ?)",
-                    (key,),
-                )
-                connection.execute("DELETE FROM vectors WHERE key = ?", (key,))
+            vector_rows.distrust(connection, bad_keys)
         self.load_vectors(self.planner)
 
     def trim_vectors(self, max_bytes: int) -> int:
@@ -559,18 +515,7 @@ class Store:
             How many were dropped.
         """
         with self._transaction() as connection:
-            rows = connection.execute(
-                "SELECT v.key, length(v.vector) + coalesce(length(t.packed), 0) FROM vectors v"
-                " LEFT JOIN tokens t ON t.key = v.key WHERE NOT EXISTS"
-                " (SELECT 1 FROM windows w WHERE w.key = v.key) ORDER BY v.used_ns DESC"
-            ).fetchall()
-            total, dropped = 0, []
-            for key, size in rows:
-                total += size
-                if total > max_bytes:
-                    dropped.append((key,))
-            connection.executemany("DELETE FROM vectors WHERE key = ?", dropped)
-        return len(dropped)
+            return vector_rows.trim(connection, max_bytes)
 
     def close(self) -> None:
         """Closes every connection; may be called twice."""
@@ -600,7 +545,7 @@ class Store:
             _log.warning("roots.json could not be written: %s", error)
             self.notes.append(f"roots.json could not be written: {error.strerror}.")
 
-    def _publish(self, removed: Sequence[int], added: Sequence[_VectorRow] = ()) -> None:
+    def _publish(self, removed: Sequence[int], added: Sequence[vector_rows.VectorRow] = ()) -> None:
         """Brings FAISS to the state just committed; where that fails, it is filled anew from SQLite."""
         try:
             self.vectors.remove(removed)
@@ -610,7 +555,7 @@ class Store:
             self.notes.append("The vectors in memory did not follow a change; they were filled anew.")
             self.load_vectors(self.planner)
 
-    def _add_vectors(self, rows: Sequence[_VectorRow]) -> None:
+    def _add_vectors(self, rows: Sequence[vector_rows.VectorRow]) -> None:
         """Brings stored vectors into memory; one whose checksum is wrong is dropped and embedded again."""
         good = [row for row in rows if catalog.checksum(row[3]) == row[4]]
         if len(good) < len(rows):
@@ -623,15 +568,7 @@ class Store:
         self.notes.append(f"{len(window_ids)} stored vectors were damaged; they are computed again.")
         _log.error("vectors damaged count=%d", len(window_ids))
         with self._transaction() as connection:
-            for window_id in window_ids:
-                connection.execute(
-                    "UPDATE documents SET planner = '' WHERE file_id = (SELECT c.file_id FROM chunks c"
-                    " JOIN windows w ON w.chunk_id = c.id WHERE w.id = ?)",
-                    (window_id,),
-                )
-                connection.execute(
-                    "DELETE FROM vectors WHERE key = (SELECT key FROM windows WHERE id = ?)", (window_id,)
-                )
+            vector_rows.distrust(connection, vector_rows.keys_of(connection, window_ids))
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -672,8 +609,4 @@ def load_index(index_dir: str | os.PathLike[str]) -> Store:
 
 _WINDOWS_OF_ROOT = (
     "FROM windows w JOIN chunks c ON c.id = w.chunk_id JOIN files f ON f.id = c.file_id WHERE f.root_id = ?"
-)
-_WINDOWS_OF_ROOT_WITH_VECTORS = (
-    "FROM windows w JOIN vectors v ON v.key = w.key JOIN chunks c ON c.id = w.chunk_id"
-    " JOIN files f ON f.id = c.file_id JOIN documents d ON d.file_id = f.id WHERE f.root_id = ? AND d.planner = ?"
 )
