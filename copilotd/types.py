@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 Float32Array = NDArray[np.float32]
 Int64Array = NDArray[np.int64]
+Float64Array = NDArray[np.float64]
 
 DEFAULT_NAMESPACE = "default"
 
@@ -510,8 +511,8 @@ class IndexReader(Protocol):
         """Returns the ``(n_queries, n_chunks)`` best-window cosines; NaN where a chunk has no vector yet."""
         ...
 
-    def search_keywords(self, expression: str, limit: int, scope: Scope) -> list[KeywordHit]:
-        """Runs an FTS5 expression made by :mod:`copilotd.index.keywords`; best ``limit`` chunks first."""
+    def search_keywords(self, terms: Sequence[str], limit: int, scope: Scope) -> list[KeywordHit]:
+        """Returns the best ``limit`` chunks that hold any of the analysed terms, best first."""
         ...
 
     def document_frequencies(self, terms: Sequence[str], scope: Scope = Scope()) -> dict[str, int]:

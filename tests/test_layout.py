@@ -207,7 +207,7 @@ def test_allowed_imports_are_left_alone(tmp_path: Path) -> None:
         tmp_path,
         {
             "copilotd/index/store.py": "from copilotd.index.catalog import Catalog\nfrom . import vectors",
-            "copilotd/query/retrieve.py": "from copilotd.index.keywords import match_any\nimport numpy",
+            "copilotd/query/retrieve.py": "from copilotd.index.keywords import postings\nimport numpy",
             "copilotd/cli.py": "from copilotd import __version__\nfrom copilotd.daemon import run",
             "copilot_client/cli.py": "import click\nfrom copilotd import __version__, wire",
             "copilot_client/render.py": "from copilotd.text import printable",

@@ -9,7 +9,7 @@ One analyser serves documents and questions, so that both sides agree on what a 
 * zero-width characters and soft hyphens don't exist, a no-break space is a blank.
 
 A question is data: :func:`analyse_query` yields tokens of letters, digits and a few joiners, and
-:func:`copilotd.index.keywords.match_any` quotes them, so nothing in it can act as query syntax.
+:func:`copilotd.index.keywords.postings` quotes them, so nothing in it can act as query syntax.
 """
 
 from __future__ import annotations

@@ -276,6 +276,9 @@ def pack_layout(document: Document) -> bytes:
     return zlib.compress(json.dumps(payload, separators=(",", ":")).encode("utf-8", "surrogatepass"), 1)
 
 
+_KINDS = {kind.value: kind for kind in BlockKind}
+
+
 def unpack_layout(blob: bytes) -> Layout:
     """Reads what :func:`pack_layout` wrote."""
     payload = json.loads(zlib.decompress(blob))
@@ -286,7 +289,7 @@ def unpack_layout(blob: bytes) -> Layout:
             Section(h, level, tuple(path), start, end, anchor)
             for h, level, path, start, end, anchor in payload["sections"]
         ),
-        tuple(Block(BlockKind(kind), *rest) for kind, *rest in payload["blocks"]),
+        tuple(Block(_KINDS[kind], *rest) for kind, *rest in payload["blocks"]),
     )
 
 

@@ -12,10 +12,13 @@ can only forget a row when given the row's old tokens.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from copilotd.index.analysis import analyse
-from copilotd.types import KeywordHit
+from copilotd.types import Float64Array, Int64Array, KeywordHit
 
 _MARKS = "-_./:@+#&,\\"
 _SCOPE_MARK = "¦"
@@ -101,35 +104,63 @@ def delete(connection: sqlite3.Connection, chunk_ids: Iterable[int]) -> None:
     connection.executemany("DELETE FROM keywords WHERE rowid = ?", ((chunk_id,) for chunk_id in chunk_ids))
 
 
-def match_any(terms: Iterable[str], phrases: Iterable[Sequence[str]] = ()) -> str:
-    """Returns an FTS5 expression that matches chunks with any of the terms or phrases.
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """Where one term occurs.
 
-    Each is quoted, so that no character of a question is query syntax. Empty where there is nothing
-    to look for.
+    Attributes:
+        chunk_ids: ``(n,)``, ascending.
+        scores: ``(n,)``, the term's own BM25 score in each of these chunks.
     """
-    parts = [_quoted(term) for term in terms]
-    parts += [_quoted(" ".join(phrase)) for phrase in phrases]
-    return " OR ".join(parts)
+
+    chunk_ids: Int64Array
+    scores: Float64Array
 
 
-def search(
-    connection: sqlite3.Connection, expression: str, limit: int, scopes: Sequence[str] | None
-) -> list[KeywordHit]:
-    """Returns the best chunks for an expression of :func:`match_any`, best first.
+def postings(connection: sqlite3.Connection, term: str, scopes: Sequence[str] | None) -> Postings:
+    """Returns the chunks that hold an analysed term; any text is a term, none of it is query syntax.
 
     Args:
         connection: The catalog's connection.
-        expression: What to look for; an empty one finds nothing.
-        limit: At most so many.
-        scopes: Only chunks of these scopes, applied before the limit; None for all.
+        term: What to look for.
+        scopes: Only chunks of these scopes; None for all.
     """
-    if not expression or (scopes is not None and not scopes):
-        return []
-    query = expression if scopes is None else _scoped(expression, scopes)
-    rows = connection.execute(
-        "SELECT rowid, -rank FROM keywords WHERE keywords MATCH ? ORDER BY rank LIMIT ?", (query, limit)
+    rows: list[tuple[int, float]] = []
+    if scopes is None or scopes:
+        expression = _quoted(term) if scopes is None else _scoped(_quoted(term), scopes)
+        rows = connection.execute(
+            "SELECT rowid, -rank FROM keywords WHERE keywords MATCH ? ORDER BY rowid", (expression,)
+        ).fetchall()
+    return Postings(
+        np.fromiter((row[0] for row in rows), np.int64, len(rows)),
+        np.fromiter((row[1] for row in rows), np.float64, len(rows)),
     )
-    return [KeywordHit(chunk_id, score) for chunk_id, score in rows]
+
+
+def best_chunks(
+    found: Sequence[Postings], limit: int, allowed: Collection[int] | None = None
+) -> list[KeywordHit]:
+    """Returns the best ``limit`` chunks for a question, best first.
+
+    BM25 is a sum over terms: that of a question is what its terms have alone, added up in their order.
+
+    Args:
+        found: Of each of the question's terms.
+        limit: At most so many.
+        allowed: Only these chunks, applied before the limit; None for all.
+    """
+    if not found:
+        return []
+    chunk_ids, of_posting = np.unique(np.concatenate([one.chunk_ids for one in found]), return_inverse=True)
+    scores = np.bincount(of_posting, np.concatenate([one.scores for one in found]), len(chunk_ids))
+    if allowed is not None:
+        kept = np.isin(chunk_ids, np.fromiter(allowed, np.int64, len(allowed)))
+        chunk_ids, scores = chunk_ids[kept], scores[kept]
+    order = np.lexsort((chunk_ids, -scores))[:limit]
+    return [
+        KeywordHit(chunk_id, score)
+        for chunk_id, score in zip(chunk_ids[order].tolist(), scores[order].tolist(), strict=True)
+    ]
 
 
 def document_frequencies(

@@ -8,11 +8,15 @@ import logging
 import os
 import sqlite3
 import threading
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from copilotd.index import catalog, keywords
+from copilotd.index.postings import PostingsCache
+from copilotd.index.rows import batches, marks
 from copilotd.index.vectors import VectorIndex
 from copilotd.types import (
     Block,
@@ -29,7 +33,7 @@ from copilotd.types import (
 _log = logging.getLogger(__name__)
 
 # Decoded documents kept for the next question; a document's text is a few tens of kilobytes.
-_CACHED_DOCUMENTS = 256
+_CACHED_DOCUMENTS = 1024
 _CACHED_CHARACTERS = 16_000_000
 
 
@@ -62,6 +66,7 @@ class SharedCaches:
     """Decoded documents and the vocabulary, shared by all views; keyed so that nothing stale is found.
 
     Attributes:
+        postings: Where terms occur.
         damaged: Files whose stored rows were found damaged.
         hidden: Files that are gone, though the catalog could not be told so yet.
     """
@@ -72,6 +77,7 @@ class SharedCaches:
         self._characters = 0
         self._vocabulary: tuple[int, dict[str, int]] = (-1, {})
         self._chunk_counts: tuple[int, dict[int, int]] = (-1, {})
+        self.postings = PostingsCache()
         self.damaged: set[int] = set()
         self.hidden: set[int] = set()
 
@@ -140,14 +146,10 @@ class ReadView:
         """Returns the ``(n_queries, n_chunks)`` best-window cosines; NaN where a chunk has no vector yet."""
         return self._vectors.score_chunks(queries, chunk_ids)
 
-    def search_keywords(self, expression: str, limit: int, scope: Scope) -> list[KeywordHit]:
-        """Runs an FTS5 expression made by :mod:`copilotd.index.keywords`; best ``limit`` chunks first."""
-        scopes = self._scopes(scope)
-        allowed = self._allowed_chunks(scope)
-        if allowed is None:
-            return keywords.search(self.connection, expression, limit, scopes)
-        hits = keywords.search(self.connection, expression, -1, scopes)
-        return [hit for hit in hits if hit.chunk_id in allowed][:limit]
+    def search_keywords(self, terms: Sequence[str], limit: int, scope: Scope) -> list[KeywordHit]:
+        """Returns the best ``limit`` chunks that hold any of the analysed terms, best first."""
+        found = self._caches.postings.find(self.generation, self.connection, terms, self._scopes(scope))
+        return keywords.best_chunks(found, limit, self._allowed_chunks(scope))
 
     def document_frequencies(self, terms: Sequence[str], scope: Scope = Scope()) -> dict[str, int]:  # noqa: B008
         """Returns in how many chunks of the scope's namespaces each analysed term occurs (0 where in none)."""
@@ -159,18 +161,27 @@ class ReadView:
 
     def load_chunks(self, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
         """Returns the chunks that still exist and may be cited, by id."""
-        found: dict[int, StoredChunk] = {}
+        rows = {}
+        for batch in batches(chunk_ids):
+            found = self.connection.execute(
+                f"{_CHUNK_COLUMNS}, d.revision, f.relative_path FROM chunks c"
+                " JOIN documents d ON d.file_id = c.file_id JOIN files f ON f.id = c.file_id"
+                f" JOIN roots r ON r.id = f.root_id WHERE r.suspended_ns IS NULL AND c.id IN ({marks(batch)})",
+                batch,
+            )
+            rows.update((row[0], row) for row in found)
+        chunks = {}
         for chunk_id in chunk_ids:
-            row = self.connection.execute(f"{CHUNK_ROW} WHERE c.id = ?", (chunk_id,)).fetchone()
-            if row is None:
+            row = rows.get(chunk_id)
+            if row is None or row[1] in self._caches.hidden:
                 continue
             if catalog.checksum(*row[1:12]) != row[12]:
                 self._report_damage(row[1])
                 continue
-            record = self.load_record(row[1])
+            record = self._record(row[1], row[13], row[14])
             if record is not None:
-                found[chunk_id] = _stored_chunk(row, record)
-        return found
+                chunks[chunk_id] = _stored_chunk(row[:13], record)
+        return chunks
 
     def chunk_ids(self) -> list[int]:
         """Returns the ids of all chunks."""
@@ -189,17 +200,17 @@ class ReadView:
 
         Damaged ones are left out: they only refine an order.
         """
-        found: dict[int, bytes] = {}
-        for chunk_id in chunk_ids:
+        parts: dict[int, list[bytes]] = {chunk_id: [] for chunk_id in chunk_ids}
+        for batch in batches(chunk_ids):
             rows = self.connection.execute(
-                "SELECT t.packed, t.checksum FROM windows w JOIN tokens t ON t.key = w.key"
-                " WHERE w.chunk_id = ? ORDER BY w.id",
-                (chunk_id,),
+                "SELECT w.chunk_id, t.packed, t.checksum FROM windows w JOIN tokens t ON t.key = w.key"
+                f" WHERE w.chunk_id IN ({marks(batch)}) ORDER BY w.chunk_id, w.id",
+                batch,
             )
-            packed = b"".join(part for part, crc in rows if catalog.checksum(part) == crc)
-            if packed:
-                found[chunk_id] = packed
-        return found
+            for chunk_id, packed, crc in rows:
+                if catalog.checksum(packed) == crc:
+                    parts[chunk_id].append(packed)
+        return {chunk_id: b"".join(found) for chunk_id, found in parts.items() if any(found)}
 
     def documents(self) -> list[tuple[int, str, str, str]]:
         """Returns (file id, relative path, root path, namespace) of every document that may be cited."""
@@ -289,9 +300,10 @@ class ReadView:
             " JOIN roots r ON r.id = f.root_id WHERE d.file_id = ? AND r.suspended_ns IS NULL",
             (file_id,),
         ).fetchone()
-        if head is None or file_id in self._caches.hidden:
-            return None
-        key = (file_id, head[0], os.fsdecode(head[1]))
+        return None if head is None or file_id in self._caches.hidden else self._record(file_id, *head)
+
+    def _record(self, file_id: int, revision: int, path: bytes) -> DocumentRecord | None:
+        key = (file_id, revision, os.fsdecode(path))
         record = self._caches.document(key)
         if record is None:
             record = self._decode_record(file_id)
@@ -419,10 +431,11 @@ def path_matches(relative_path: str, pattern: str) -> bool:
     )
 
 
-CHUNK_ROW = (
+_CHUNK_COLUMNS = (
     "SELECT c.id, c.file_id, c.chunk_index, c.start, c.end, c.section, c.line_start, c.line_end, c.page,"
-    " c.page_end, c.context, c.digest, c.checksum FROM chunks c"
+    " c.page_end, c.context, c.digest, c.checksum"
 )
+CHUNK_ROW = f"{_CHUNK_COLUMNS} FROM chunks c"
 
 _ChunkRow = tuple[int, int, int, int, int, int, int, int, int | None, int | None, str, bytes, int]
 
@@ -447,6 +460,16 @@ def _metadata(row: _ChunkRow, record: DocumentRecord) -> ChunkMetadata:
     )
 
 
+def _first_behind(blocks: Sequence[Block], start: int) -> int:
+    """Returns the first block that ends behind ``start``; blocks are in order and don't overlap."""
+    return bisect_right(blocks, start, key=attrgetter("end"))
+
+
+def _first_at(blocks: Sequence[Block], end: int) -> int:
+    """Returns the first block that starts at ``end`` or behind it."""
+    return bisect_left(blocks, end, key=attrgetter("start"))
+
+
 def _stored_chunk(row: _ChunkRow, record: DocumentRecord) -> StoredChunk:
     document = record.document
     start, end = row[3], row[4]
@@ -461,8 +484,7 @@ def _stored_chunk(row: _ChunkRow, record: DocumentRecord) -> StoredChunk:
             block.group,
             min(max(block.header_end, start), end) - start,
         )
-        for block in document.blocks
-        if block.start < end and block.end > start
+        for block in document.blocks[_first_behind(document.blocks, start) : _first_at(document.blocks, end)]
     )
     return StoredChunk(
         id=row[0],

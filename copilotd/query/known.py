@@ -11,7 +11,6 @@ from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
 from copilotd.index.analysis import QueryTerms, QueryWord, analyse
-from copilotd.index.keywords import match_any
 from copilotd.types import IndexReader, Scope
 
 _GUESSED = 0.5
@@ -49,6 +48,7 @@ class KnownWords:
         self.corrections: dict[str, str] = {}
         self.asked = asked
         self.terms = QueryTerms(tuple(self._corrected(word, index, scope, spelt) for word in asked.words))
+        self._content = tuple((word, self.word_rarity(word)) for word in self.terms.content)
 
     def _corrected(self, word: QueryWord, index: IndexReader, scope: Scope, spelt: Spelt) -> QueryWord:
         if not _may_be_misspelt(word) or any(self._frequencies.get(token) for token in word.tokens):
@@ -89,8 +89,7 @@ class KnownWords:
     def covered(self, tokens: Collection[str]) -> float:
         """The rarity-weighted share, 0..1, of the deciding words that ``tokens`` holds."""
         total = found = 0.0
-        for word in self.terms.content:
-            weight = self.word_rarity(word)
+        for word, weight in self._content:
             total += weight
             found += weight * self._held(word, tokens)
         return found / total if total else 0.0
@@ -111,9 +110,8 @@ class KnownWords:
         """The rarity, 0..1 of what an unknown word has, of the rarest deciding word that no passage holds."""
         return max(
             (
-                self.word_rarity(word)
-                * (1 - max((self._held(word, tokens) for tokens in passages), default=0.0))
-                for word in self.terms.content
+                rarity * (1 - max((self._held(word, tokens) for tokens in passages), default=0.0))
+                for word, rarity in self._content
             ),
             default=1.0,
         )
@@ -155,7 +153,7 @@ def _may_be_misspelt(word: QueryWord) -> bool:
 
 def _as_written(stem: str, index: IndexReader, scope: Scope) -> str:
     """Returns the first word with this stem as the best documents for it write it; the stem where none does."""
-    best = [hit.chunk_id for hit in index.search_keywords(match_any([stem]), 3, scope)]
+    best = [hit.chunk_id for hit in index.search_keywords([stem], 3, scope)]
     for chunk in index.load_chunks(best).values():
         for word in _WORD.findall(chunk.text):
             if word[:1].lower() == stem[:1] and analyse(word) == [stem]:

@@ -89,8 +89,8 @@ class _Hidden:
     def score_chunks(self, queries: Float32Array, chunk_ids: Sequence[int]) -> Float32Array:
         return self._index.score_chunks(queries, chunk_ids)
 
-    def search_keywords(self, expression: str, limit: int, scope: Scope) -> list[KeywordHit]:
-        hits = self._index.search_keywords(expression, limit + len(self._hidden), scope)
+    def search_keywords(self, terms: Sequence[str], limit: int, scope: Scope) -> list[KeywordHit]:
+        hits = self._index.search_keywords(terms, limit + len(self._hidden), scope)
         return [hit for hit in hits if hit.chunk_id not in self._hidden][:limit]
 
     def document_frequencies(self, terms: Sequence[str], scope: Scope = _EVERYWHERE) -> dict[str, int]:

@@ -12,13 +12,12 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
 from copilotd.embed.tokens import nearest_tokens, packed_size
 from copilotd.index.analysis import analyse, analyse_query
-from copilotd.index.keywords import match_any
 from copilotd.query.features import features
 from copilotd.query.known import KnownWords
 from copilotd.query.listing import listed
@@ -148,7 +147,7 @@ def retrieve_batch(
     lexical = [
         {
             hit.chunk_id: hit.score
-            for hit in index.search_keywords(match_any(one.terms.tokens), weights.candidates, scope)
+            for hit in index.search_keywords(one.terms.tokens, weights.candidates, scope)
         }
         for one in known
     ]
@@ -276,13 +275,18 @@ def _hit(
     weights: Weights,
 ) -> Hit:
     """Makes a hit, with what its headings, its phrases and its length add to the blended score."""
-    heading = frozenset(analyse(" ".join((chunk.title, *chunk.metadata.heading_path))))
+    heading = " ".join((chunk.title, *chunk.metadata.heading_path))
     details = {
         "words": blended - (cosine or 0.0),
-        "heading": weights.heading * known.covered(heading),
+        "heading": weights.heading * known.covered(_heading_tokens(heading)),
         "stub": -weights.stub * max(0.0, 1 - _text_chars(chunk) / weights.stub_chars),
     }
     return Hit(chunk, (cosine or 0.0) + sum(details.values()), cosine, words, details)
+
+
+@lru_cache(maxsize=4096)
+def _heading_tokens(heading: str) -> frozenset[str]:
+    return frozenset(analyse(heading))
 
 
 def _order(hit: Hit) -> tuple[float, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from copilotd.index import keywords
 from copilotd.index.analysis import analyse_query
+from copilotd.types import KeywordHit
 
 TEXTS = {
     1: "The --error-on-warnings option turns each warning into an error.",
@@ -30,8 +32,13 @@ def connection() -> sqlite3.Connection:
 
 
 def ask(connection: sqlite3.Connection, question: str, scopes: list[str] | None = None) -> list[int]:
-    expression = keywords.match_any(analyse_query(question).tokens)
-    return [hit.chunk_id for hit in keywords.search(connection, expression, 10, scopes)]
+    return [hit.chunk_id for hit in search(connection, analyse_query(question).tokens, 10, scopes)]
+
+
+def search(
+    connection: sqlite3.Connection, terms: Sequence[str], limit: int, scopes: list[str] | None = None
+) -> list[KeywordHit]:
+    return keywords.best_chunks([keywords.postings(connection, term, scopes) for term in terms], limit)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +86,9 @@ def test_scope_is_applied_before_the_limit(connection: sqlite3.Connection) -> No
         keywords.insert(
             connection, chunk_id, scope="r7", title="lamp", heading="lamp", body="lamp", name="lamp"
         )
-    hits = keywords.search(connection, keywords.match_any(["lamp"]), 1, ["r0"])
+    hits = search(connection, ["lamp"], 1, ["r0"])
     assert [hit.chunk_id for hit in hits] == [4]
-    assert keywords.search(connection, keywords.match_any(["lamp"]), 1, []) == []
+    assert search(connection, ["lamp"], 1, []) == []
 
 
 def test_a_scope_is_no_word(connection: sqlite3.Connection) -> None:
@@ -105,7 +112,27 @@ def test_a_heading_says_more_than_a_body(connection: sqlite3.Connection) -> None
 
 
 def test_scores_are_positive_and_fall(connection: sqlite3.Connection) -> None:
-    hits = keywords.search(connection, keywords.match_any(["error", "lamp"], [("error", "on")]), 10, None)
+    hits = search(connection, ["error", "lamp"], 10)
     scores = [hit.score for hit in hits]
     assert scores == sorted(scores, reverse=True)
     assert scores[-1] > 0
+
+
+def test_terms_added_up_are_what_one_query_for_all_would_score(connection: sqlite3.Connection) -> None:
+    for chunk_id in range(100, 160):
+        body = " ".join(word for n, word in enumerate(("kiln", "lamp", "sea", "error")) if chunk_id >> n & 1)
+        keywords.insert(connection, chunk_id, scope="r1", title="", heading="kiln", body=body, name="")
+    terms = ["kiln", "lamp", "sea", "nowhere", "--error-on-warnings"]
+    together = connection.execute(
+        "SELECT rowid, -rank FROM keywords WHERE keywords MATCH ? ORDER BY rank, rowid LIMIT 20",
+        (" OR ".join(f'"{term}"' for term in terms),),
+    ).fetchall()
+    assert [(hit.chunk_id, hit.score) for hit in search(connection, terms, 20)] == pytest.approx(together)
+
+
+def test_only_allowed_chunks_and_before_the_limit(connection: sqlite3.Connection) -> None:
+    found = [keywords.postings(connection, term, None) for term in ("ubuntu", "lamp", "panic")]
+    assert {hit.chunk_id for hit in keywords.best_chunks(found, 10)} == {2, 3, 4}
+    assert [hit.chunk_id for hit in keywords.best_chunks(found, 1, {4})] == [4]
+    assert keywords.best_chunks(found, 10, set()) == []
+    assert keywords.best_chunks([], 10) == []

@@ -14,7 +14,6 @@ from support.hashing_encoder import HashingEncoder
 from copilotd.embed.windows import WindowPlanner, estimate_tokens
 from copilotd.errors import IndexTooNew
 from copilotd.index.catalog import DATABASE_NAME
-from copilotd.index.keywords import match_any
 from copilotd.index.store import Store, Written, load_index
 from copilotd.ingest.chunk import chunk_document
 from copilotd.ingest.parse import parse_file
@@ -78,7 +77,7 @@ class Bench:
 
     def by_words(self, *words: str) -> list[str]:
         with self.store.read() as view:
-            hits = view.search_keywords(match_any(words), 50, Scope())
+            hits = view.search_keywords(words, 50, Scope())
             return [chunk.text for chunk in view.load_chunks([hit.chunk_id for hit in hits]).values()]
 
     def by_meaning(self, query: str, scope: Scope = Scope()) -> list[str]:  # noqa: B008 (frozen)
@@ -144,7 +143,7 @@ def test_an_edit_replaces_only_the_chunks_it_touched(bench: Bench) -> None:
     assert (second.file_id, second.chunks_new, bench.planned - planned) == (first.file_id, 2, 2)
     assert bench.by_words("hot") == []
     with bench.store.read() as view:
-        hits = view.search_keywords(match_any(["celadon"]), 5, Scope())
+        hits = view.search_keywords(["celadon"], 5, Scope())
         glaze = view.load_chunks([hits[0].chunk_id])[hits[0].chunk_id]
     assert (glaze.metadata.line_start, glaze.metadata.line_end) == (10, 12), (
         "the kept chunk moved down a line"
@@ -381,10 +380,10 @@ def test_a_view_sees_one_state_while_the_index_changes(bench: Bench) -> None:
     with bench.store.read() as view:
         before = view.generation
         bench.store.remove_files([written.file_id])
-        assert view.search_keywords(match_any(["celadon"]), 5, Scope())
+        assert view.search_keywords(["celadon"], 5, Scope())
         assert view.generation == before
     with bench.store.read() as view:
-        assert view.search_keywords(match_any(["celadon"]), 5, Scope()) == []
+        assert view.search_keywords(["celadon"], 5, Scope()) == []
         assert view.generation > before
 
 

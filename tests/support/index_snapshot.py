@@ -9,7 +9,6 @@ import numpy as np
 from support.hashing_encoder import HashingEncoder
 
 from copilotd.engine import Engine
-from copilotd.index.keywords import match_any
 from copilotd.index.reader import ReadView
 from copilotd.index.store import Store
 from copilotd.types import Scope
@@ -41,7 +40,7 @@ def snapshot(engine: Engine, words: tuple[str, ...], queries: tuple[str, ...]) -
         found = {
             word: sorted(
                 (places[hit.chunk_id], round(hit.score, 5))
-                for hit in view.search_keywords(match_any([word]), 10_000, EVERYTHING)
+                for hit in view.search_keywords([word], 10_000, EVERYTHING)
             )
             for word in words
         }

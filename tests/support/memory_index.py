@@ -97,13 +97,10 @@ class MemoryIndex:
         best[np.isneginf(best)] = np.nan
         return best[:, np.array(chunk_ids, np.int64)]
 
-    def search_keywords(self, expression: str, limit: int, scope: Scope) -> list[KeywordHit]:
+    def search_keywords(self, terms: Sequence[str], limit: int, scope: Scope) -> list[KeywordHit]:
         scopes = self._scopes(scope)
-        if not scope.paths:
-            return keywords.search(self._connection, expression, limit, scopes)
-        allowed = self._allowed(scope)
-        hits = keywords.search(self._connection, expression, len(self._chunks), scopes)
-        return [hit for hit in hits if hit.chunk_id in allowed][:limit]
+        found = [keywords.postings(self._connection, term, scopes) for term in terms]
+        return keywords.best_chunks(found, limit, self._allowed(scope) if scope.paths else None)
 
     def _scopes(self, scope: Scope) -> list[str] | None:
         if scope.namespaces is None:

@@ -18,7 +18,6 @@ import regex as re
 from pydantic import BaseModel, Field, StringConstraints
 
 from copilotd.index.analysis import STOP_WORDS, analyse, analyse_query
-from copilotd.index.keywords import match_any
 from copilotd.llm.structured import complete_structured
 from copilotd.query.deep.parts import Parts, question_parts
 from copilotd.text import one_line
@@ -162,7 +161,7 @@ def _related(question: str, index: IndexReader, scope: Scope) -> list[str]:
     terms = analyse_query(question)
     if terms.only_stop_words:
         return []
-    hits = index.search_keywords(match_any(terms.tokens), _READ, scope)
+    hits = index.search_keywords(terms.tokens, _READ, scope)
     loaded = index.load_chunks([hit.chunk_id for hit in hits])
     chunks = [loaded[hit.chunk_id] for hit in hits if hit.chunk_id in loaded]
     core = " ".join(dict.fromkeys(word.surface for word in terms.content))
