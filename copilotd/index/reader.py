@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any, cast
 
 from copilotd.index import catalog, keywords
 from copilotd.index.postings import PostingsCache
@@ -161,7 +162,7 @@ class ReadView:
 
     def load_chunks(self, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
         """Returns the chunks that still exist and may be cited, by id."""
-        rows = {}
+        rows: dict[int, tuple[Any, ...]] = {}
         for batch in batches(chunk_ids):
             found = self.connection.execute(
                 f"{_CHUNK_COLUMNS}, d.revision, f.relative_path FROM chunks c"
@@ -180,7 +181,7 @@ class ReadView:
                 continue
             record = self._record(row[1], row[13], row[14])
             if record is not None:
-                chunks[chunk_id] = _stored_chunk(row[:13], record)
+                chunks[chunk_id] = _stored_chunk(cast(_ChunkRow, row[:13]), record)
         return chunks
 
     def chunk_ids(self) -> list[int]:
