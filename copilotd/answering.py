@@ -161,7 +161,7 @@ class Answering:
             on_delta=reporter.delta if request.stream else None,
             cancelled=reporter.cancelled,
             quote=whole_passages if request.long else best_passages,
-            grounding=self._grounding(encoder),
+            grounding=replace(self._grounding(encoder), history=request.history),
             siblings=siblings,
         )
         clock.lap("answer")
@@ -214,7 +214,7 @@ class Answering:
             on_delta=reporter.delta if request.stream else None,
             cancelled=reporter.cancelled,
             clock=clock,
-            grounding=replace(self._grounding(encoder), follow_ups=True),
+            grounding=replace(self._grounding(encoder), follow_ups=True, history=request.history),
             own=self._models.calibrated(encoder),
         )
         answer = answer_deeply(question, means)

@@ -814,7 +814,10 @@ class Grounding:
         check: What becomes of sentences that the passages don't bear out.
         encoder: Compares sentences and passages by meaning, too; None by words alone.
         prices: For the cost of an answer.
-        follow_ups: Whether the same passages are likely to be sent again soon, so that caching them pays.
+        follow_ups: Whether the same passages are likely to be sent again soon, so that caching them pays: in
+            deep mode, where a draft is repaired or followed by prose. Not in a conversation: a cache is read from
+            the request's beginning, and there the history differs with each question.
+        history: What was said before, oldest first; the model reads it ahead of the passages.
     """
 
     context_tokens: int = 8192
@@ -822,6 +825,7 @@ class Grounding:
     encoder: Encoder | None = None
     prices: Prices = Prices()
     follow_ups: bool = False
+    history: tuple[Message, ...] = ()
 
 
 # ----------------------------------------------------------------------------------- LLM providers
@@ -1082,6 +1086,7 @@ class AskRequest:
         top_documents: Documents a deep answer may come from; None for five.
         conversation: Id of the conversation it goes on with, ``last``, or ``new`` to begin one; empty for none.
         keep_scope: Answer from what the conversation's last question was answered from instead of ``scope``.
+        history: What was said before, oldest first, for a model to read; the conversation fills it in.
     """
 
     query: str
@@ -1097,6 +1102,7 @@ class AskRequest:
     top_documents: int | None = None
     conversation: str = ""
     keep_scope: bool = False
+    history: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -15,15 +15,12 @@ from copilotd.text import one_line, printable
 from copilotd.types import (
     Answer,
     AskRequest,
-    CompletionRequest,
-    Finished,
     IndexReader,
     Message,
     Progress,
     Provider,
     Reporter,
     Scope,
-    TextDelta,
 )
 
 _log = logging.getLogger(__name__)
@@ -75,12 +72,9 @@ class Dialogue:
         query, notices = self._standalone(question, turns, request, reporter)
         if query != question:
             reporter.progress(Progress("question", f"Asked as: {query}"))
-        context = _context(turns, request.scope)
-        make_provider = self._make_provider
+        history = _history(turns, request.scope)
         answer = self._answer(
-            replace(request, query=query, conversation=""),
-            reporter,
-            lambda: _with_context(make_provider(), context),
+            replace(request, query=query, conversation="", history=history), reporter, self._make_provider
         )
         turn = Turn(
             question=question,
@@ -124,40 +118,23 @@ class Dialogue:
         provider = None if request.extractive else self._make_provider()
         if provider is None:
             return by_words.query, []
-        made, notice = rewrite(question, turns, by_words, provider, reporter.cancelled)
+        told = [turn if _same_scope(turn, request.scope) else replace(turn, answer="") for turn in turns]
+        made, notice = rewrite(question, told, by_words, provider, reporter.cancelled)
         return made.query, [notice] if notice else []
 
 
-class _InContext:
-    """A provider that is told what was said before, whatever it is asked."""
-
-    def __init__(self, provider: Provider, context: tuple[Message, ...]) -> None:
-        self._provider = provider
-        self._context = context
-        self.name = provider.name
-        self.model = provider.model
-
-    def stream(
-        self, request: CompletionRequest, cancelled: Callable[[], bool]
-    ) -> Iterator[TextDelta | Finished]:
-        """Passes the request on with the conversation before its messages."""
-        return self._provider.stream(
-            replace(request, messages=(*self._context, *request.messages)), cancelled
-        )
-
-
-def _with_context(provider: Provider | None, context: tuple[Message, ...]) -> Provider | None:
-    return _InContext(provider, context) if provider is not None and context else provider
-
-
-def _context(turns: Sequence[Turn], scope: Scope) -> tuple[Message, ...]:
+def _history(turns: Sequence[Turn], scope: Scope) -> tuple[Message, ...]:
     """Returns the last messages for the model; only of turns whose documents the question may be answered from."""
     messages: list[Message] = []
     for turn in turns:
-        if turn.known and (turn.namespaces or None, turn.paths) == (scope.namespaces, scope.paths):
+        if turn.known and _same_scope(turn, scope):
             messages.append(Message("user", one_line(turn.asked_as, _MAX_QUESTION_CHARS)))
             messages.append(Message("assistant", one_line(turn.answer, _MAX_ANSWER_CHARS)))
     return tuple(messages)
+
+
+def _same_scope(turn: Turn, scope: Scope) -> bool:
+    return (turn.namespaces or None, turn.paths) == (scope.namespaces, scope.paths)
 
 
 def _sources(answer: Answer) -> tuple[Source, ...]:

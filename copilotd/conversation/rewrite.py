@@ -3,11 +3,16 @@
 The model only says what is searched for; documents are found and judged by that question as by any other.
 What it gives is taken where it is one line of a sane length that keeps every name and number of the question
 and adds hardly any word that wasn't said before; otherwise the topic's terms are carried over instead.
+
+This is the one call that is made before the gate, which can't judge a question nobody has put into words yet. It is
+bounded: no passage is in it; it is made only for a short question that leans on what was said, only where the
+documents answered something in this conversation, once, and for a few seconds; what it gives goes through the gate.
 """
 
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Sequence
 
 import regex as re
@@ -33,7 +38,10 @@ Reply with the question alone, on one line, in the language of the last question
 
 # A question that names this much of a topic, and leans on nothing, costs no call.
 _SURELY_ALONE = 3
+# A longer one names its topic itself, and what was pasted into it needn't be sent twice.
+_LONGEST_QUESTION = 600
 _MAX_TOKENS = 200
+_MAX_SECONDS = 20.0
 _MAX_ADDED_CHARS = 400
 _MAX_QUESTION_CHARS = 500
 _MAX_ANSWER_CHARS = 800
@@ -50,6 +58,7 @@ def rewrite(
     by_words: Standalone,
     provider: Provider,
     cancelled: Callable[[], bool],
+    max_seconds: float = _MAX_SECONDS,
 ) -> tuple[Standalone, str]:
     """Returns a question of its own, and a sentence for the reader where the model couldn't make it.
 
@@ -59,19 +68,22 @@ def rewrite(
         by_words: What :func:`~copilotd.conversation.followup.stand_alone` makes of it.
         provider: The language model.
         cancelled: Whether the client is gone.
+        max_seconds: After these the words decide.
 
     Raises:
         Cancelled: The client is gone.
     """
-    if not turns or not _worth_asking(question):
+    if not any(turn.known for turn in turns) or not _worth_asking(question):
         return by_words, ""
+    ends = time.monotonic() + max_seconds
     request = CompletionRequest(SYSTEM_PROMPT, (Message("user", _prompt(question, turns)),), _MAX_TOKENS)
     try:
-        reply = complete(provider, request, cancelled=cancelled).text
-    except Cancelled:
-        raise
-    except ProviderError as error:
-        said = f"The model could not complete the question, so it was completed by its words: {error.message}"
+        reply = complete(provider, request, cancelled=lambda: cancelled() or time.monotonic() >= ends).text
+    except (Cancelled, ProviderError) as error:
+        if isinstance(error, Cancelled) and (cancelled() or time.monotonic() < ends):
+            raise
+        why = f"it took longer than {max_seconds:g} s." if isinstance(error, Cancelled) else error.message
+        said = f"The model could not complete the question, so it was completed by its words: {why}"
         return by_words, said if by_words.follows else ""
     made = checked_rewriting(question, turns, reply)
     if not made:
@@ -108,6 +120,8 @@ def checked_rewriting(question: str, turns: Sequence[Turn], reply: str) -> str:
 
 
 def _worth_asking(question: str) -> bool:
+    if len(question) > _LONGEST_QUESTION:
+        return False
     return leans_back(question) or dissect(question).topical < _SURELY_ALONE
 
 

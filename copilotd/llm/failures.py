@@ -139,9 +139,9 @@ class Service:
             return Failure(ProviderOverloaded(text, f"check the plan and billing of the account, {_INSTEAD}"))
         if code in (429, 503, 529):
             what = "limits the rate of requests" if code == 429 else "is overloaded"
-            later = f"wait {wait_s:.0f} s" if wait_s else "try again in a minute"
-            if wait_s and wait_s > _LONGEST_WAIT:
-                later = "try again later"
+            later = "try again in a minute"
+            if wait_s:
+                later = "try again later" if wait_s > _LONGEST_WAIT else f"wait {math.ceil(wait_s)} s"
             text = f"{self.title} {what} ({code}) for {self.model}{detail}"
             return Failure(ProviderOverloaded(text, f"{later}, {_INSTEAD}"), True, wait_s)
         if code in _RETRYABLE or code >= 500:

@@ -92,6 +92,8 @@ def answer_question(
     if grounded.uncited:
         # The law that every claim carries a citation holds for the model's words, too.
         withheld = f"The answer of {provider.name} ({provider.model}) cited nothing and was withheld"
+        if grounded.finished is not None and grounded.finished.reason == "refusal":
+            withheld = f"{provider.model} ({provider.name}) refused to answer"
         quoted = _quote(retrieval, verdict, on_delta, quote)
         instead = "; the documents are quoted instead." if quoted.citations else "."
         return replace(
@@ -106,6 +108,12 @@ def answer_question(
             *notices,
             f"The answer of {provider.name} ({provider.model}) was withheld: the passages it cites bear out none of"
             " it. With --extractive the documents are quoted instead.",
+        )
+    if grounded.unknown:
+        notices = (
+            *notices,
+            f"{provider.model} ({provider.name}) found no answer in the passages it was sent. With --extractive the"
+            " documents are quoted instead.",
         )
     if grounded.unknown or grounded.unsupported:
         # The sentence is ours: the model's own could claim anything behind "I don't know".

@@ -97,6 +97,11 @@ class CitationStream:
         self._signals = signals
         self._in_sources = False
 
+    @property
+    def open_fence(self) -> str:
+        """The fence that the words so far leave open; empty where none is."""
+        return self._fence
+
     def feed(self, text: str) -> str:
         """Takes a piece of the model's words and returns what can be shown by now."""
         self._buffer += printable(text)

@@ -10,10 +10,19 @@ from typing import Any
 from copilotd.errors import Cancelled, ProviderError
 from copilotd.llm.completion import DEFAULT_MAX_TOKENS, close_stream, get_completion, never_cancelled
 from copilotd.query.citation_stream import CitationStream, render_label
-from copilotd.query.evidence import UNVERIFIED, Links
+from copilotd.query.evidence import INCOMPLETE, UNVERIFIED, Links
 from copilotd.query.extract import Passage, compose
 from copilotd.query.gate import handle_below_threshold
-from copilotd.query.pack import Packed, Siblings, key_of, pack, passage_budget, shorten_question
+from copilotd.query.pack import (
+    Packed,
+    Siblings,
+    fit_history,
+    history_tokens,
+    key_of,
+    pack,
+    passage_budget,
+    shorten_question,
+)
 from copilotd.query.prompt import SYSTEM_PROMPT, render_prompt
 from copilotd.query.sentences import Sentences
 from copilotd.query.support import SupportChecker, heading_of
@@ -150,17 +159,22 @@ def answer_from_passages(
     def words(turn: Message, system: str) -> Iterator[TextDelta | Finished]:
         if not grounding.follow_ups:
             turn = replace(turn, reused=0)
-        request = CompletionRequest(system, (turn,), max_tokens)
+        request = CompletionRequest(system, (*history, turn), max_tokens)
         return provider.stream(request, cancelled or never_cancelled)
 
     asked = shorten_question(query, grounding.context_tokens)
-    packed = pack(hits, passage_budget(grounding.context_tokens, max_tokens, SYSTEM_PROMPT, asked), siblings)
+    budget = passage_budget(grounding.context_tokens, max_tokens, SYSTEM_PROMPT, asked)
+    history = fit_history(grounding.history, budget)
+    packed = pack(hits, budget - history_tokens(history), siblings)
     answer = _grounded(asked, packed, words, on_delta, grounding)
-    if asked == query:
-        return answer
-    return replace(
-        answer, notices=("The question was shortened to fit the model's context.", *answer.notices)
-    )
+    notices = []
+    if asked != query:
+        notices.append("The question was shortened to fit the model's context.")
+    if forgotten := len(grounding.history) - len(history):
+        notices.append(
+            f"To fit the model's context, {forgotten} earlier messages of the conversation were left out."
+        )
+    return replace(answer, notices=(*notices, *answer.notices))
 
 
 def _grounded(
@@ -191,6 +205,9 @@ def _grounded(
         checked.close()
     finally:
         close_stream(events)
+    incomplete = finished is None or finished.reason != "end"
+    if incomplete:
+        checked.mark_incomplete()
     unknown = not checked.cited and bool(_UNKNOWN.match(checked.withheld))
     notices += _notices(finished, checked, unknown)
     return GroundedAnswer(
@@ -200,7 +217,7 @@ def _grounded(
         finished,
         tuple(notices),
         unknown,
-        finished is None or finished.reason != "end",
+        incomplete,
         not checked.cited and not unknown,
         checked.cited and not checked.holds,
         tuple(checked.sentences.supports),
@@ -263,6 +280,15 @@ class _Checked:
         rest = self._links.feed(self.marks.close()) + self._links.close()
         self._pass(self.sentences.feed(rest) + self.sentences.close())
 
+    def mark_incomplete(self) -> None:
+        """Says behind what is shown that more was to come, outside of a fence that was left open."""
+        if not self.holds:
+            return
+        shown, fence = "".join(self._shown), self.marks.open_fence
+        lines = ["", fence] if fence else [""] if shown.rstrip().endswith(("```", "~~~")) else []
+        before = "\n".join([*lines, ""]) if lines else " "
+        self._pass((before.lstrip() if shown.endswith("\n") else before) + INCOMPLETE)
+
     def _pass(self, text: str) -> None:
         self._held.append(text)
         if self.holds and (ready := "".join(self._held)):
@@ -275,15 +301,17 @@ class _Checked:
 def _notices(finished: Finished | None, checked: _Checked, unknown: bool) -> Iterator[str]:
     if finished is not None and finished.reason == "length":
         yield "The answer was cut at the output limit; MAX_ANSWER_TOKENS raises it."
-    if finished is not None and finished.reason == "refusal":
-        yield "The model refused to answer further." if checked.holds else "The model refused to answer."
+    if finished is not None and finished.reason == "refusal" and checked.holds:
+        yield "The model refused to answer further."
     if dropped := checked.marks.dropped:
         some = f"{dropped} citations name" if dropped > 1 else "1 citation names"
         yield f"{some} nothing that was sent to the model; removed."
     if not checked.holds:
         return
     yield from _check_notices(checked.sentences)
-    if last := checked.sentences.trailing:
+    # The sentence at which an answer was cut off had no time to name its source.
+    cut = finished is None or finished.reason != "end"
+    if (last := checked.sentences.trailing - cut) > 0:
         yield (
             f"The last {last} sentences carry no citation."
             if last > 1

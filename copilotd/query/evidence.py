@@ -13,6 +13,7 @@ import regex as re
 
 LABEL_START, LABEL_END, DROPPED = "\ue000", "\ue001", "\ue002"
 UNVERIFIED = "[unverified]"
+INCOMPLETE = "[incomplete]"
 _FIRST_KEY = 0xE100
 REMOVED = "(link removed)"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import regex as re
 
-from copilotd.types import Hit, IndexReader, StoredChunk
+from copilotd.types import Hit, IndexReader, Message, StoredChunk
 
 # OpenAI's and Anthropic's tokenizers take 3.5 to 4.5 characters of English prose a token and about 3 of code.
 _CHARS_PER_TOKEN = 3.0
@@ -21,8 +21,12 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 # A passage is cut rather than left out where at least this much of it fits.
 _WORTH_CUTTING = 130
 _LABEL_COST = 30
+# What a chat template puts around a message.
+_ROLE_COST = 8
 # A question may take this share of the window.
 _QUESTION_SHARE = 0.25
+# What was said before may take this share of what is left for passages.
+_HISTORY_SHARE = 0.25
 # Roles, fences and whatever a chat template adds.
 _MARGIN = 100
 # Chunks of a section that are looked at; a longer one is not sent whole anyway.
@@ -104,6 +108,24 @@ def shorten_question(query: str, context_tokens: int) -> str:
     chars = max(80, int(len(query) * room / estimate_tokens(query)) - 10)
     # The question proper stands at one of the two; a pasted log stands between.
     return f"{query[: chars // 2].rstrip()} […] {query[-(chars // 2) :].lstrip()}"
+
+
+def fit_history(history: Sequence[Message], budget: int) -> tuple[Message, ...]:
+    """Returns the latest messages that fit their share of a passage budget, question and answer always together."""
+    room = int(budget * _HISTORY_SHARE)
+    kept: list[Message] = []
+    for start in range(len(history) - 2, -1, -2):
+        pair = history[start : start + 2]
+        room -= history_tokens(pair)
+        if room < 0:
+            break
+        kept[:0] = pair
+    return tuple(kept)
+
+
+def history_tokens(history: Sequence[Message]) -> int:
+    """Returns how many tokens messages take at most, in all likelihood."""
+    return sum(estimate_tokens(message.content) + _ROLE_COST for message in history)
 
 
 def pack(hits: Sequence[Hit], budget: int, siblings: Siblings | None = None) -> Packed:

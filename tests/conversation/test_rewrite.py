@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -50,6 +52,32 @@ def test_what_the_model_makes_is_searched_for() -> None:
     (request,) = model.requests
     assert "How do I restore a backup?" in request.messages[0].content
     assert request.messages[0].content.endswith("Last question: and on Windows?")
+
+
+def test_a_model_that_takes_its_time_is_not_waited_for() -> None:
+    class Slow(Model):
+        def stream(
+            self, request: CompletionRequest, cancelled: Callable[[], bool]
+        ) -> Iterator[TextDelta | Finished]:
+            yield TextDelta("How")
+            while not cancelled():
+                time.sleep(0.01)
+            raise Cancelled("gone")
+
+    standalone, notice = rewrite(
+        "and on Windows?", [BACKUP], BY_WORDS, Slow(""), lambda: False, max_seconds=0.05
+    )
+    assert standalone == BY_WORDS
+    assert "took longer than 0.05 s" in notice
+
+
+def test_a_model_is_not_asked_where_nothing_was_answered_or_the_question_is_long() -> None:
+    model = Model("How do I restore a backup on Windows?")
+    refused = replace(BACKUP, known=False)
+    assert rewrite("and on Windows?", [refused], BY_WORDS, model, lambda: False)[0] == BY_WORDS
+    pasted = "and why does it say this? " + "error 17 in line 4; " * 40
+    assert rewrite(pasted, [BACKUP], BY_WORDS, model, lambda: False)[0] == BY_WORDS
+    assert model.requests == []
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,49 @@ def test_the_last_six_messages_are_the_context(spoken: Engine, model: Model) -> 
     assert "number 2" in messages[0].content
 
 
+def test_what_was_said_makes_room_for_the_passages_and_is_left_out_with_a_notice(
+    spoken: Engine, model: Model
+) -> None:
+    ask(spoken, "How do I restore a backup number 0?", "new")
+    for number in range(1, 4):
+        ask(spoken, f"How do I restore a backup number {number}?")
+    assert [len(request.messages) for request in model.requests][-1] == 7
+    spoken.settings = replace(spoken.settings, context_tokens=1280, max_answer_tokens=500)
+    answer = ask(spoken, "How do I restore a backup number 4?")
+    messages = model.requests[-1].messages
+    assert len(messages) < 7
+    left_out = 7 - len(messages)
+    said = f"To fit the model's context, {left_out} earlier messages of the conversation were left out."
+    assert said in answer.notices
+    assert all(message.reused == 0 for message in messages), "nothing of it is the same in the next request"
+
+
+def test_a_deep_answer_is_told_what_was_said_once(spoken: Engine, model: Model) -> None:
+    ask(spoken, "How do I restore a backup?", "new")
+    ask(spoken, "How do I restore a backup from the shell?", deep=True)
+    told = {
+        request.output.name: [message.content for message in request.messages]
+        for request in reversed(model.requests)
+        if request.output is not None
+    }
+    assert "How do I restore a backup?" not in told["PlannedQueries"]
+    assert told["DocAnswer"].count("How do I restore a backup?") == 1
+
+
+def test_the_model_completes_no_question_where_nothing_was_answered(spoken: Engine, model: Model) -> None:
+    assert not ask(spoken, "How do I restore a backup?", "new", threshold=1.0).verdict.known
+    assert not ask(spoken, "and on Windows?", threshold=1.0).verdict.known
+    assert model.requests == [], "no evidence, no call"
+
+
+def test_answers_from_other_documents_are_not_told_for_completing(spoken: Engine, model: Model) -> None:
+    ask(spoken, "How do I restore a backup?", "new", scope=Scope(None, ("backup.md",)))
+    ask(spoken, "and on Windows?", scope=Scope())
+    (rewriting,) = (r for r in model.requests if "Last question:" in r.messages[-1].content)
+    assert "How do I restore a backup?" in rewriting.messages[0].content
+    assert "borg extract" not in rewriting.messages[0].content
+
+
 def test_extractive_answers_ask_no_model(spoken: Engine, model: Model) -> None:
     ask(spoken, "How do I restore a backup?", "new", extractive=True)
     answer = ask(spoken, "and on Windows?", extractive=True)

@@ -78,6 +78,10 @@ def test_what_a_server_without_a_key_says_is_repeated() -> None:
     assert "no such model" in SERVICE.status(404, "no such model").error.message
 
 
+def test_a_wait_of_less_than_a_second_is_rounded_up() -> None:
+    assert "wait 1 s" in SERVICE.status(529, wait_s=0.01).error.hint
+
+
 @pytest.mark.parametrize("wait", [999_999.0, 901.0, math.inf])
 def test_a_wait_nobody_waits_is_not_repeated(wait: float) -> None:
     hint = SERVICE.status(429, wait_s=wait).error.hint

@@ -78,9 +78,10 @@ def test_words_that_cite_nothing_give_way_to_a_quotation(
     assert "9000" not in f"{answer.text} {answer.notices}"
     assert [citation.section_heading for citation in answer.citations] == ["Firing"]
     assert (answer.provider, answer.model) == ("extractive", "")
-    withheld = [notice for notice in answer.notices if "withheld" in notice]
-    assert len(withheld) == 1
-    assert "openai (gpt-test) cited nothing" in withheld[0]
+    why = "gpt-test (openai) refused" if reason == "refusal" else "openai (gpt-test) cited nothing"
+    instead = [notice for notice in answer.notices if notice.endswith("the documents are quoted instead.")]
+    assert len(instead) == 1
+    assert why in instead[0]
 
 
 def test_cited_words_are_the_answer(retrieval: Retrieval) -> None:
@@ -126,4 +127,5 @@ def test_behind_i_dont_know_nothing_is_claimed(retrieval: Retrieval) -> None:
     )
     assert streamed == ""
     assert not answer.verdict.known
+    assert any("found no answer" in notice and "--extractive" in notice for notice in answer.notices)
     assert answer.closest

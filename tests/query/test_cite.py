@@ -374,14 +374,45 @@ def test_the_output_limit_is_noted() -> None:
 
 def test_a_refusal_is_noted() -> None:
     answer = answered("How?", HITS, Scripted(Finished("refusal")))
-    assert (answer.text, answer.notices, answer.incomplete) == ("", ("The model refused to answer.",), True)
+    assert (answer.text, answer.notices, answer.incomplete) == ("", (), True)
+    assert answer.finished == Finished("refusal")
     assert not answer.unknown
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("Half [A] a", "Half {A} a [incomplete]"),
+        ("Whole [A].\n\n", "Whole {A}.\n\n[incomplete]"),
+        ("Run [A]:\n```sh\nls", "Run {A}:\n```sh\nls\n```\n[incomplete]"),
+        ("Run [A]:\n```sh\nls\n", "Run {A}:\n```sh\nls\n```\n[incomplete]"),
+        ("Run [A]:\n```sh\nls\n```", "Run {A}:\n```sh\nls\n```\n[incomplete]"),
+        ("Run [A]:\n~~~\nls\n~~~\n", "Run {A}:\n~~~\nls\n~~~\n[incomplete]"),
+        ("Half a", ""),
+    ],
+)
+@pytest.mark.parametrize("check", [CitationCheck.MARK, CitationCheck.STRICT, CitationCheck.OFF])
+@pytest.mark.parametrize("end", [Finished("length"), Finished("refusal"), ProviderBadReply("It broke off.")])
+def test_what_came_of_an_answer_is_marked_as_incomplete(
+    said: str, shown: str, check: CitationCheck, end: Finished | Exception
+) -> None:
+    deltas: list[str] = []
+    provider = Scripted(*map(TextDelta, said), end)
+    if not shown and isinstance(end, Exception):
+        with pytest.raises(ProviderBadReply):
+            answered("How?", HITS, provider, deltas.append, grounding=Grounding(check=check))
+        return
+    answer = answered("How?", HITS, provider, deltas.append, grounding=Grounding(check=check))
+    text = answer.text.replace("[setup_guide > Database Config]", "{A}")
+    assert " ".join(text.split(" ")) == shown
+    assert "".join(deltas).strip() == answer.text
+    assert not any("carries no citation" in notice for notice in answer.notices)
 
 
 def test_a_broken_stream_keeps_what_came_and_says_so() -> None:
     broken = ProviderBadReply("The answer of x broke off.")
     answer = answered("How?", HITS, Scripted(TextDelta("Half [A] an [B"), broken))
-    assert answer.text == "Half [setup_guide > Database Config] an"
+    assert answer.text == "Half [setup_guide > Database Config] an [incomplete]"
     assert answer.incomplete
     assert any("broke off" in notice for notice in answer.notices)
 

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from copilotd.query.pack import (
     estimate_tokens,
+    fit_history,
+    history_tokens,
     pack,
     passage_budget,
     shorten_question,
 )
 from copilotd.query.prompt import render_prompt
-from copilotd.types import ChunkMetadata, Hit, StoredChunk
+from copilotd.types import ChunkMetadata, Hit, Message, StoredChunk
 
 PLENTY = 100_000
 
@@ -38,6 +40,21 @@ def hit(
         number, document or number, "default", "", text, start, start + len(text), lines, (), "", metadata
     )
     return Hit(chunk, 1.0 / number, 0.5, 0.0)
+
+
+@given(st.lists(st.integers(0, 900), max_size=6), st.integers(0, 3000))
+def test_what_was_said_is_kept_from_its_end_within_its_share(lengths: list[int], budget: int) -> None:
+    history = [
+        message
+        for number, length in enumerate(lengths)
+        for message in (Message("user", f"q{number}"), Message("assistant", "a" * length))
+    ]
+    kept = fit_history(history, budget)
+    assert list(kept) == history[len(history) - len(kept) :]
+    assert len(kept) % 2 == 0
+    assert history_tokens(kept) <= budget / 4
+    if len(kept) < len(history):
+        assert history_tokens(history[-len(kept) - 2 :]) > budget // 4
 
 
 def test_what_does_not_fit_is_cut_or_left_out_and_said() -> None:

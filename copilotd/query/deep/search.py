@@ -19,7 +19,7 @@ from copilotd.query.deep.parallel import MIN_SCORE, TOP_K, Gathered, parallel_re
 from copilotd.query.deep.plan import QueryPlan, distinct_queries, plan_queries
 from copilotd.query.deep.synthesize import DRAFT_TOKENS
 from copilotd.query.gate import Calibration, judge
-from copilotd.query.pack import passage_budget
+from copilotd.query.pack import fit_history, history_tokens, passage_budget
 from copilotd.query.prompt import SYSTEM_PROMPT
 from copilotd.query.question import Clock
 from copilotd.types import (
@@ -134,8 +134,10 @@ class Searcher:
 
     @property
     def _budget(self) -> int:
-        window = self._means.grounding.context_tokens - DRAFT_TOKENS
-        return passage_budget(window, self._question.max_tokens, SYSTEM_PROMPT, self._question.query)
+        grounding = self._means.grounding
+        window = grounding.context_tokens - DRAFT_TOKENS
+        budget = passage_budget(window, self._question.max_tokens, SYSTEM_PROMPT, self._question.query)
+        return budget - history_tokens(fit_history(grounding.history, budget))
 
     @property
     def documents(self) -> list[RankedDocument]:
