@@ -59,6 +59,24 @@ def of_lines(*pages: Sequence[str]) -> bytes:
     return drawn(*[lambda canvas, lines=lines: write(canvas, lines) for lines in pages])
 
 
+def dense(pages: int) -> bytes:
+    """A PDF of pages with some 5,000 characters each; ``page3line7`` stands where it says."""
+    return drawn(
+        *[
+            lambda canvas, page=page: write(
+                canvas,
+                [
+                    f"page{page}line{line} " + f"{page * line % 97} crates stand here. " * 3
+                    for line in range(1, 73)
+                ],
+                top=40,
+                size=8,
+            )
+            for page in range(1, pages + 1)
+        ]
+    )
+
+
 def scanned(source: bytes, dpi: int = 200) -> bytes:
     """The same pages as pictures, as a scanner makes them."""
     import pypdfium2
