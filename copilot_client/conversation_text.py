@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from copilot_client.render import pages
 from copilotd.text import bracketed, one_line, printable
 
 
@@ -39,7 +40,7 @@ def moment(seconds: object) -> str:
 def _source(source: Mapping[str, Any]) -> str:
     label = bracketed(f"{_line(source.get('doc_title'))} > {_line(source.get('section_heading'))}")
     path, page = _line(source.get("path")), source.get("page")
-    place = f"{path} p. {page}" if page is not None else f"{path}:{source.get('line_start')}"
+    place = f"{path} {pages(source)}" if page is not None else f"{path}:{source.get('line_start')}"
     return f"{label} {place}"
 
 

@@ -14,7 +14,9 @@ from copilotd.errors import CopilotError, SectionNotFound
 from copilotd.paths import Places, ensure_private_directory
 
 FILE_NAME = "last_answer.json"
-_KEPT = ("doc_title", "section_heading", "path", "path_uri", "namespace", "line_start", "line_end", "page")
+_KEPT = (
+    "doc_title", "section_heading", "path", "path_uri", "namespace", "line_start", "line_end", "page", "page_end",
+)  # fmt: skip
 
 
 def save_sources(places: Places, answer: Mapping[str, Any]) -> None:

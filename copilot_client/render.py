@@ -44,14 +44,20 @@ def label(place: JSONObject) -> str:
 
 
 def location(place: JSONObject) -> str:
-    """Returns ``path:12-18``, or ``path p. 3`` for formats that have pages."""
+    """Returns ``path:12-18``, or ``path p. 3`` or ``path pp. 3-4`` for formats that have pages."""
     path = _line(place.get("relative_path") or place.get("path"))
     if place.get("page") is not None:
-        return f"{path} p. {place['page']}"
+        return f"{path} {pages(place)}"
     start, end = place.get("line_start"), place.get("line_end")
     if start is None:
         return path
     return f"{path}:{start}" if end in (None, start) else f"{path}:{start}-{end}"
+
+
+def pages(place: JSONObject) -> str:
+    """Returns ``p. 3`` or ``pp. 3-4`` for a place in a paged document."""
+    page, page_end = _line(place.get("page")), _line(place.get("page_end"))
+    return f"p. {page}" if page_end in ("", page) else f"pp. {page}-{page_end}"
 
 
 def place_uri(place: JSONObject) -> str:

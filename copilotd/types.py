@@ -267,6 +267,15 @@ class Document:
     warnings: tuple[str, ...] = ()
     scanned: tuple[int, ...] = ()
 
+    def page_starts(self, first: int, count: int) -> tuple[tuple[int, int], ...]:
+        """Returns (line, page) for each page of ``count`` lines of the text from ``first`` on: its first line there."""
+        if self.pages is None:
+            return ()
+        starts: dict[int, int] = {}
+        for index in range(first, min(first + count, len(self.pages))):
+            starts.setdefault(self.pages[index], self.line_numbers[index])
+        return tuple((line, page) for page, line in starts.items())
+
 
 @runtime_checkable
 class Parser(Protocol):
@@ -453,6 +462,7 @@ class StoredChunk:
             and clipped to it.
         context: Table header or fence opening the cut left behind.
         metadata: Where it stands.
+        page_starts: For paged formats (line, page) for each of its pages: the first of its lines there.
     """
 
     id: int
@@ -466,6 +476,17 @@ class StoredChunk:
     blocks: tuple[Block, ...]
     context: str
     metadata: ChunkMetadata
+    page_starts: tuple[tuple[int, int], ...] = ()
+
+    def pages_of(self, line_start: int, line_end: int) -> tuple[int | None, int | None]:
+        """Returns the first and the last page of some of its lines; None for formats without pages."""
+        if not self.page_starts:
+            return self.metadata.page, self.metadata.page_end
+        first, last = (
+            max((page for line, page in self.page_starts if line <= number), default=self.page_starts[0][1])
+            for number in (line_start, line_end)
+        )
+        return first, last
 
 
 @dataclass(frozen=True, slots=True)
@@ -627,6 +648,7 @@ class Citation:
         page: First page, or None.
         score: The hit's fused score.
         preview: The cited words, shortened to one line.
+        page_end: Last page, or None.
     """
 
     key: str
@@ -642,6 +664,7 @@ class Citation:
     page: int | None
     score: float
     preview: str
+    page_end: int | None = None
 
     @property
     def label(self) -> str:
@@ -1066,6 +1089,7 @@ class SectionText:
     line_end: int
     page: int | None
     text: str
+    page_end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,11 @@ Examples:
   copilot section 1 --editor code
 """
 
-# `path:12-18`, as `Sources:` prints it, means the section that holds its first line.
-_LINES = re.compile(r"(?P<path>.+?)(?::(?P<line>\d{1,9}(?:-\d{1,9})?))?", re.DOTALL)
-_PAGE = re.compile(r" p\. (?P<page>\d{1,9})$")
+# `path:12-18` and `path pp. 3-4`, as `Sources:` prints them, mean the section that holds the first line or page.
+_PLACE = re.compile(
+    r"(?P<path>.+?)(?P<place>:(?P<line>\d{1,9})(?:-\d{1,9})?| pp?\. (?P<page>\d{1,9})(?:-\d{1,9})?)?",
+    re.DOTALL,
+)
 
 
 @click.command(epilog=EXAMPLES)
@@ -66,12 +68,12 @@ def section(
 
 def _named(places: Places, reference: str, ref: str) -> dict[str, int | None]:
     """Returns the line or page that was asked for; the section may begin before it."""
-    if match := _PAGE.search(ref):
-        return {"page": int(match["page"])}
-    match = _LINES.fullmatch(ref)
-    if match is None or not match["line"]:
+    match = _PLACE.fullmatch(ref)
+    if match is None or not match["place"]:
         return {}
-    named: dict[str, int | None] = {"line_start": int(match["line"].partition("-")[0])}
+    if match["page"]:
+        return {"page": int(match["page"])}
+    named: dict[str, int | None] = {"line_start": int(match["line"])}
     if reference.isdecimal() and not os.path.exists(reference):
         named["page"] = source_page(places, int(reference))
     return named
@@ -84,11 +86,11 @@ def _resolve(places: Places, reference: str) -> tuple[str, str | None]:
         return source_reference(places, int(reference))
     if reference.startswith("[") and reference.endswith("]") and ">" in reference:
         return reference[1:-1].strip(), None
-    match = _LINES.fullmatch(reference)
+    match = _PLACE.fullmatch(reference)
     if match is not None:
         # Relative to here where such a file exists, else as the daemon knows it: below a root.
-        path, line = match["path"], match["line"]
+        path = match["path"]
         if os.path.isfile(os.path.expanduser(path)):
             path = absolute_path(path)
-        return (f"{path}:{line}" if line else path), None
+        return path + (match["place"] or ""), None
     return reference, None

@@ -149,6 +149,7 @@ def hit_json(hit: Hit) -> JSONObject:
         "line_start": metadata.line_start,
         "line_end": metadata.line_end,
         "page": metadata.page,
+        "page_end": metadata.page_end,
         "text": printable(hit.chunk.text),
         "score": round(hit.score, 4),
         "scores": {
@@ -275,6 +276,7 @@ def _place(thing: Citation | SectionText) -> JSONObject:
         "line_start": thing.line_start,
         "line_end": thing.line_end,
         "page": thing.page,
+        "page_end": thing.page_end,
     }
 
 

@@ -146,6 +146,7 @@ def _sources(answer: Answer) -> tuple[Source, ...]:
             citation.line_start,
             citation.line_end,
             citation.page,
+            citation.page_end,
         )
         for citation in answer.citations[:MAX_SOURCES]
     )

@@ -28,7 +28,8 @@ class Source:
         path: Absolute path, printable.
         line_start: First line.
         line_end: Last line.
-        page: Page, or None.
+        page: First page, or None.
+        page_end: Last page, or None.
     """
 
     doc_title: str
@@ -37,6 +38,7 @@ class Source:
     line_start: int
     line_end: int
     page: int | None = None
+    page_end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def turn_json(turn: Turn) -> dict[str, Any]:
                 "line_start": source.line_start,
                 "line_end": source.line_end,
                 "page": source.page,
+                "page_end": source.page_end,
             }
             for source in turn.sources
         ],
@@ -154,7 +157,7 @@ def read_turn(value: object) -> Turn:
 def _read_source(value: object) -> Source:
     if not isinstance(value, Mapping):
         raise ValueError("a source is no object")
-    page = value.get("page")
+    page, page_end = value.get("page"), value.get("page_end")
     return Source(
         _text(value, "doc_title"),
         _text(value, "section_heading"),
@@ -162,6 +165,7 @@ def _read_source(value: object) -> Source:
         int(_number(value, "line_start")),
         int(_number(value, "line_end")),
         None if page is None else int(_number(value, "page")),
+        None if page_end is None else int(_number(value, "page_end")),
     )
 
 

@@ -499,4 +499,5 @@ def _stored_chunk(row: _ChunkRow, record: DocumentRecord) -> StoredChunk:
         blocks=blocks,
         context=row[10],
         metadata=_metadata(row, record),
+        page_starts=document.page_starts(first_line, len(lines)),
     )

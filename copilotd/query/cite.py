@@ -112,6 +112,7 @@ def _citation(key: str, hit: Hit) -> Citation:
         page=metadata.page,
         score=hit.score,
         preview=one_line(hit.chunk.text, _PREVIEW_CHARS),
+        page_end=metadata.page_end,
     )
 
 
@@ -123,7 +124,8 @@ def _sent_citations(packed: Packed) -> dict[str, Citation]:
         lines = passage.hit.chunk.line_numbers
         if not passage.complete and lines:
             last = min(passage.text.count("\n"), len(lines) - 1)
-            citation = replace(citation, line_end=lines[last])
+            _, page_end = passage.hit.chunk.pages_of(lines[0], lines[last])
+            citation = replace(citation, line_end=lines[last], page_end=page_end)
         citations[passage.key] = citation
     return citations
 

@@ -80,6 +80,7 @@ def compose(passages: Sequence[Passage]) -> tuple[str, list[Citation]]:
     for number, passage in enumerate(passages):
         key = key_of(number)
         meta = passage.chunk.metadata
+        page, page_end = passage.chunk.pages_of(passage.line_start, passage.line_end)
         # A mark behind a fence's closing line would leave the fence open.
         separator = "\n" if "\n" in passage.text else " "
         citation = Citation(
@@ -93,9 +94,10 @@ def compose(passages: Sequence[Passage]) -> tuple[str, list[Citation]]:
             namespace=passage.chunk.namespace,
             line_start=passage.line_start,
             line_end=passage.line_end,
-            page=meta.page,
+            page=page,
             score=passage.score,
             preview=one_line(passage.text, _PREVIEW_CHARS),
+            page_end=page_end,
         )
         # Rendered here and not by the mark scanner: a document's own "[A]" is text, no mark.
         note = f" (… {passage.rows_left_out} more rows)" if passage.rows_left_out else ""

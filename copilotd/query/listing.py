@@ -89,6 +89,7 @@ def _joined(better: StoredChunk, other: StoredChunk) -> StoredChunk | None:
         start=first.start,
         end=last.end,
         line_numbers=lines,
+        page_starts=tuple(sorted({*first.page_starts, *last.page_starts})),
         blocks=_blocks(first, last),
         context=first.context,
         metadata=replace(

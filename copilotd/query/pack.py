@@ -240,6 +240,7 @@ def _joined(one: StoredChunk, other: StoredChunk) -> StoredChunk | None:
         start=first.start,
         end=max(first.end, second.end),
         line_numbers=lines,
+        page_starts=tuple(sorted({*first.page_starts, *second.page_starts})),
         blocks=(),
         context=first.context,
         metadata=metadata,

@@ -12,8 +12,8 @@ from copilotd.text import one_line
 from copilotd.types import Section, SectionText
 
 _LINES = re.compile(r"(?P<path>.+):(?P<first>[0-9]+)(?:-(?P<last>[0-9]+))?", re.DOTALL)
-# As sources of paged documents are printed: `manual.pdf p. 3`.
-_PAGE = re.compile(r"(?P<path>.+) p\. (?P<first>[0-9]+)", re.DOTALL)
+# As sources of paged documents are printed: `manual.pdf p. 3`, `manual.pdf pp. 3-4`.
+_PAGES = re.compile(r"(?P<path>.+) pp?\. (?P<first>[0-9]+)(?:-(?P<last>[0-9]+))?", re.DOTALL)
 
 
 def find_section(view: ReadView, ref: str, namespace: str | None) -> SectionText:
@@ -22,7 +22,8 @@ def find_section(view: ReadView, ref: str, namespace: str | None) -> SectionText
     Args:
         view: The index.
         ref: A path below a root or an absolute one, with ``:line`` or ``:first-last`` behind it where a
-            line is meant, `` p. N`` for a page; or a label as it stands between the brackets of a citation.
+            line is meant, `` p. N`` or `` pp. M-N`` for pages; or a label as it stands between the brackets of
+            a citation.
         namespace: Only there; None for all.
 
     Raises:
@@ -50,28 +51,28 @@ def _by_path(view: ReadView, ref: str, namespace: str | None) -> SectionText | N
     whole = _record(view, ref, namespace)
     if whole is not None:
         return _section_at(whole, None)
-    match = _LINES.fullmatch(ref) or _PAGE.fullmatch(ref)
+    match = _LINES.fullmatch(ref) or _PAGES.fullmatch(ref)
     record = _record(view, match["path"], namespace) if match else None
     if match is None or record is None:
         return None
     name, document = one_line(match["path"], 200), record.document
-    if match.re is _PAGE:
+    first, last = _number(match["first"]), _number(match["last"] or match["first"])
+    if match.re is _PAGES:
         if document.pages is None:
             raise SectionNotFound(f"{name} has no pages.", f"copilot section {name}:LINE")
-        first = last = _number(match["first"])
         places, unit = document.pages, "page"
     else:
-        first, last = _number(match["first"]), _number(match["last"] or match["first"])
         places, unit = document.line_numbers, "line"
     highest = max(places, default=0)
     if first < 1:
         raise SectionNotFound(f"There is no {unit} 0 in {name}: the first is 1.", f"copilot section {name}")
     if last < first:
         raise SectionNotFound(
-            f"The lines {match['first'][:20]}-{match['last'][:20]} run backwards.", f"copilot section {name}"
+            f"The {unit}s {match['first'][:20]}-{match['last'][:20]} run backwards.",
+            f"copilot section {name}",
         )
     if last > highest:
-        wanted = match["last" if unit == "line" and match["last"] else "first"]
+        wanted = match["last"] or match["first"]
         raise SectionNotFound(
             f"There is no {unit} {one_line(wanted, 20)} in {name}, which has {highest} {unit}s.",
             f"copilot section {name}",
@@ -145,4 +146,5 @@ def _cut(record: DocumentRecord, section: Section) -> SectionText:
         line_end=lines[min(last, len(lines) - 1)],
         page=document.pages[first] if document.pages else None,
         text=text,
+        page_end=document.pages[min(last, len(document.pages) - 1)] if document.pages else None,
     )

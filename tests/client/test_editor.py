@@ -237,7 +237,7 @@ def test_section_opens_a_pdf_at_the_page_in_a_viewer(tmp_path: Path) -> None:
     manual.write_bytes(b"%PDF-1.4")
     evince = fake(tmp_path, "evince")
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "EDITOR": "missing"}
-    for reference, page in (("1", 3), (f"{manual} p. 5", 5)):
+    for reference, page in (("1", 3), (f"{manual} p. 5", 5), (f"{manual} pp. 5-6", 5)):
         Path(f"{evince}.words").unlink(missing_ok=True)
         assert section(evince, source(manual, page=3), reference, "--open", env=env) == (0, "", "")
         assert words(evince) == ["-p", str(page), str(manual)]

@@ -82,7 +82,10 @@ def test_a_paged_document_has_lines_and_pages(engine: Engine) -> None:
     assert first.page == 1
     # As `copilot section 1` asks for a source of the last answer.
     assert engine.section(f"sample.pdf:{first.line_start}", None, Recorder()) == first
+    assert engine.section("sample.pdf pp. 1-1", None, Recorder()) == first
     for ref, words in (
+        ("sample.pdf pp. 2-1", "The pages 2-1 run backwards"),
+        ("sample.pdf pp. 1-999", "There is no page 999"),
         ("sample.pdf p. 0", "There is no page 0"),
         ("sample.pdf p. 999", "There is no page 999 in sample.pdf, which has"),
         ("sample.pdf:99999", "There is no line 99999"),

@@ -170,6 +170,7 @@ def stored_chunk(
         start=chunk.start,
         end=chunk.end,
         line_numbers=document.line_numbers[first_line : first_line + text.count("\n") + 1],
+        page_starts=document.page_starts(first_line, text.count("\n") + 1),
         blocks=blocks,
         context=chunk.context,
         metadata=chunk.metadata,
