@@ -30,7 +30,9 @@ EXIT_FAILED, EXIT_USAGE, EXIT_UNAVAILABLE, EXIT_INTERRUPTED, EXIT_PIPE = 1, 2, 3
 
 # Errors of the daemon that mean "not now" or, from one that is starting, "never"; those of the client itself
 # are DaemonUnavailable.
-_UNAVAILABLE_CODES = frozenset({"busy", "shutting_down", "version_mismatch", "index_locked", "index_too_new"})
+_UNAVAILABLE_CODES = frozenset(
+    {"busy", "cannot_start", "index_locked", "index_too_new", "shutting_down", "version_mismatch"}
+)
 
 GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
@@ -60,9 +62,14 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("start", "lifecycle", "Start the daemon."),
             ("stop", "lifecycle", "Stop the daemon."),
             ("restart", "lifecycle", "Stop the daemon and start it again."),
+            ("service", "service", "Run the daemon as a service: install, status, logs."),
+            ("config", "config", "Show and change the settings."),
+            ("reload", "reload", "Make the daemon read its settings again."),
             ("logs", "logs", "Print the end of the daemon's log; -f follows it."),
             ("check", "check", "Verify the index, and mend it with --repair."),
+            ("doctor", "doctor", "Look for what is wrong, and say what helps."),
             ("model", "model", "List, fetch or verify embedding models."),
+            ("completions", "completions", "Print the completion script of a shell."),
         ),
     ),
 )
@@ -93,7 +100,7 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             import difflib
 
-            close = difflib.get_close_matches(args[0], _MODULES, n=2) if args else []
+            close = difflib.get_close_matches(args[0], _MODULES, n=2, cutoff=0.7) if args else []
             if close:
                 meant = f"{error.message} Did you mean {' or '.join(close)}?"
                 raise click.UsageError(meant, ctx) from None

@@ -31,6 +31,9 @@ from copilotd.errors import CopilotError, VersionMismatch
 
 CONNECT_S = 2.0
 HELLO_S = 5.0
+ACTIVATION_S = 60.0
+"""How long a daemon may take to say hello that a service manager starts for this connection."""
+
 RECEIVE_BYTES = 1 << 16
 SYSTEM: str = sys.platform
 
@@ -85,12 +88,26 @@ class BusyDaemon(DaemonUnavailable):
 
 
 class OtherVersion(DaemonUnavailable):
-    """It speaks another protocol."""
+    """It speaks another protocol.
+
+    Attributes:
+        said: What it said of itself.
+    """
 
     code = "version_mismatch"
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, said: Params | None = None) -> None:
         super().__init__(message, "copilot restart")
+        self.said: Params = said or {}
+
+
+class OlderDaemon(DaemonUnavailable):
+    """It is of an older version, and a client started it, so a client may start it again."""
+
+    code = "older_daemon"
+
+    def __init__(self, said: Params) -> None:
+        super().__init__(f"The daemon is still version {said.get('version')}.", "copilot restart")
 
 
 class OtherUser(DaemonUnavailable):
@@ -117,6 +134,9 @@ class Connection:
     Args:
         sock: A connected socket; this object closes it.
         hello_seconds: How long the daemon may take to say hello.
+
+    Attributes:
+        replaces_older: Raise OlderDaemon where a client started a daemon that is older than this client.
     """
 
     def __init__(self, sock: socket.socket, *, hello_seconds: float = HELLO_S) -> None:
@@ -126,6 +146,7 @@ class Connection:
         self._received: list[wire.Message] = []
         self._last_id = 0
         self._hello: Params | None = None
+        self.replaces_older = False
 
     @classmethod
     def open(cls, path: Path | str, *, seconds: float = CONNECT_S) -> Self:
@@ -211,6 +232,11 @@ class Connection:
         """Whether the daemon has answered this connection's greeting."""
         return self._hello is not None
 
+    @property
+    def managers(self) -> bool:
+        """Whether a service manager listens, because the daemon hasn't taken its socket over yet."""
+        return _is_managers(self._socket)
+
     def _next_id(self) -> int:
         self._last_id += 1
         return self._last_id
@@ -220,11 +246,13 @@ class Connection:
         return wire.encode_request(self._next_id(), "hello", params)
 
     def _await_hello(self) -> None:
-        deadline = time.monotonic() + self._hello_seconds
-        # `hello` is always the connection's first request.
-        message = self._next_message(deadline, self._hello_seconds)
-        while isinstance(message, wire.Notification):
-            message = self._next_message(deadline, self._hello_seconds)
+        try:
+            message = self._greeting(self._hello_seconds)
+        except BusyDaemon:
+            if not self.managers:
+                raise
+            # The connection has just made a service manager start the daemon.
+            message = self._greeting(ACTIVATION_S)
         if isinstance(message, wire.Failure):
             if isinstance(message.error, VersionMismatch):
                 raise OtherVersion(message.error.message)
@@ -233,13 +261,23 @@ class Connection:
             raise message.error
         if not isinstance(message, wire.Result) or message.id != 1:
             raise OtherVersion("What listens on the socket does not speak the daemon's protocol.")
-        self._hello = message.result
-        theirs = message.result.get("protocol")
-        if theirs != wire.PROTOCOL or message.result.get("server") != "copilotd":
+        said = self._hello = message.result
+        if not _speaks_with_us(said):
             raise OtherVersion(
-                f"The daemon is version {message.result.get('version')} with protocol {theirs}; "
-                f"this client is version {__version__} with protocol {wire.PROTOCOL}."
+                f"The daemon is version {said.get('version')} with protocol {said.get('protocol')}; "
+                f"this client is version {__version__} with protocol {wire.PROTOCOL}.",
+                said,
             )
+        if self.replaces_older and may_replace(said):
+            raise OlderDaemon(said)
+
+    def _greeting(self, seconds: float) -> wire.Message:
+        deadline = time.monotonic() + seconds
+        # `hello` is always the connection's first request.
+        message = self._next_message(deadline, seconds)
+        while isinstance(message, wire.Notification):
+            message = self._next_message(deadline, seconds)
+        return message
 
     def _await_result(
         self,
@@ -294,6 +332,35 @@ class Connection:
         return self._received.pop(0)
 
 
+def _speaks_with_us(said: Params) -> bool:
+    """Whether a protocol exists that both sides speak: the lower one of the two, where the other still does."""
+    theirs, oldest = said.get("protocol"), said.get("oldest_protocol", said.get("protocol"))
+    if said.get("server") != "copilotd" or not isinstance(theirs, int) or not isinstance(oldest, int):
+        return False
+    return oldest <= wire.PROTOCOL and theirs >= wire.OLDEST_PROTOCOL
+
+
+def is_older(said: Params) -> bool:
+    """Whether a daemon is of an older version than this client."""
+    return _release(str(said.get("version", ""))) < _release(__version__)
+
+
+def may_replace(said: Params) -> bool:
+    """Whether the daemon is older and was started by a client, so that nobody else looks after it."""
+    return said.get("started_by") == "client" and is_older(said)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Returns ``1.2.0`` of ``1.2.0rc1`` as numbers; one that can't be read is the oldest."""
+    numbers = []
+    for part in version.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)
+
+
 def _connect(sock: socket.socket, path: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while True:
@@ -336,3 +403,19 @@ def peer_uid(sock: socket.socket) -> int | None:
     except OSError:
         return None
     return None
+
+
+def _is_managers(sock: socket.socket) -> bool:
+    """Whether a service manager holds the listening socket because the daemon hasn't taken it over yet."""
+    if SYSTEM != "linux":
+        # LOCAL_PEERPID would tell, but the daemon is as likely as launchd; waiting longer does no harm.
+        return SYSTEM == "darwin"
+    try:
+        pid = int(struct.unpack("=iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
+            return comm.read().strip() == "systemd"
+    except FileNotFoundError:
+        # Who made it listen last is dead, so somebody else keeps it open. 0 is one we can't see.
+        return pid != 0
+    except OSError:
+        return False

@@ -12,12 +12,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from copilot_client.connection import Connection, ConnectionLost, DaemonUnavailable, NotRunning, Starting
-from copilotd import paths
+from copilotd import paths, wire
 from copilotd.errors import CopilotError, SettingsError
 from copilotd.paths import Places, ensure_private_directory
 
@@ -54,10 +54,40 @@ def daemon_environment() -> dict[str, str]:
     return environment
 
 
+def run_copilotd(
+    *arguments: str, environment: Mapping[str, str] | None = None, codes: tuple[int, ...] = (0,)
+) -> str:
+    """Runs the heavy side for a moment and returns what it printed.
+
+    Args:
+        *arguments: Its arguments.
+        environment: Its environment; None for this one's.
+        codes: The exit codes that are no failure.
+
+    Raises:
+        CopilotError: It failed; the message is what it said.
+    """
+    import subprocess
+
+    done = subprocess.run(
+        daemon_command(*arguments),
+        env=daemon_environment() if environment is None else environment,
+        cwd="/",
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode in codes and done.stdout:
+        return done.stdout.decode("utf-8", "surrogateescape")
+    message, hint = _last_words(done.stderr.decode("utf-8", "replace"))
+    raise CopilotError(message, hint)
+
+
 def start_daemon(places: Places, *, seconds: float = START_S) -> Connection:
     """Starts the daemon unless one runs, and returns a connection to it.
 
-    Of several clients that call this at once one starts it and the others wait for its socket.
+    Where the service is installed, its manager starts it. Otherwise, of several clients that call this at once
+    one starts it and the others wait for its socket.
 
     Raises:
         DaemonUnavailable: It can't start, or didn't come up within ``seconds``; the message says what it
@@ -70,6 +100,12 @@ def start_daemon(places: Places, *, seconds: float = START_S) -> Connection:
         ensure_private_directory(places.state_dir, tighten=True)
     except SettingsError as error:
         raise DaemonUnavailable(f"The daemon could not start: {error.message}", error.hint) from None
+    from copilot_client.service.manager import installed_manager
+
+    manager = installed_manager(places)
+    if manager is not None and manager.start():
+        with contextlib.suppress(NotRunning):
+            return Connection.open(places.socket)
     with _start_lock(places) as may_start:
         while True:
             with contextlib.suppress(NotRunning):
@@ -132,7 +168,7 @@ def _spawn(output: Path) -> Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,
-            env=daemon_environment(),
+            env={**daemon_environment(), wire.STARTED_BY: "client"},
             cwd="/",
             start_new_session=True,
         )
@@ -149,17 +185,22 @@ def _disown(child: Popen[bytes] | None) -> None:
 def start_failure(places: Places, what: str = "The daemon could not start") -> DaemonUnavailable:
     """Returns the error for a daemon that ended or doesn't come up, with what it said last."""
     try:
-        lines = _output_file(places).read_text("utf-8", "replace").strip().splitlines()
+        text = _output_file(places).read_text("utf-8", "replace")
     except OSError:
-        lines = []
+        text = ""
+    reason, hint = _last_words(text)
+    return DaemonUnavailable(f"{what}: {reason}", hint or f"See {places.log_file}")
+
+
+def _last_words(text: str) -> tuple[str, str]:
+    """Returns what copilotd said last, and what to do."""
+    lines = text.strip().splitlines()
     # `copilotd: what is wrong`, then a line with what to do; anything else is a traceback's last line.
     said = [number for number, line in enumerate(lines) if line.startswith("copilotd: ")]
     if said:
-        reason = lines[said[-1]].removeprefix("copilotd: ")
         hint = " ".join(line.strip() for line in lines[said[-1] + 1 :])
-        return DaemonUnavailable(f"{what}: {reason}", hint or f"See {places.log_file}")
-    reason = lines[-1].strip() if lines else "it said nothing."
-    return DaemonUnavailable(f"{what}: {reason}", f"See {places.log_file}")
+        return lines[said[-1]].removeprefix("copilotd: "), hint
+    return (lines[-1].strip() if lines else "it said nothing."), ""
 
 
 def _output_file(places: Places) -> Path:
@@ -328,9 +369,10 @@ def wait_until_gone(places: Places, seconds: float = STOP_S) -> bool:
 
 def _listens(path: Path) -> bool:
     try:
-        Connection.open(path).close()
+        with Connection.open(path) as connection:
+            # A service manager goes on listening between two daemons.
+            return not connection.managers
     except NotRunning:
         return False
     except DaemonUnavailable:
         return True
-    return True

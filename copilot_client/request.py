@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +12,11 @@ from copilot_client.connection import (
     DaemonUnavailable,
     Listener,
     NotRunning,
+    OlderDaemon,
+    OtherVersion,
     Starting,
+    is_older,
+    may_replace,
 )
 from copilot_client.output import tell
 from copilotd.errors import SettingsError, ShuttingDown
@@ -66,18 +71,32 @@ def request(
     """Sends one request over a connection of its own and returns the result; see Connection.call."""
     places = places or daemon_places()
     with connect(places, start=start) as connection:
+        # Only what may start a daemon may start it again.
+        connection.replaces_older = start
         try:
-            return connection.call(
+            result = connection.call(
                 method, params, on_progress=on_progress, on_delta=on_delta, seconds=seconds
             )
+            if start and is_older(said := connection.hello()):
+                tell([f"The daemon is still version {said.get('version')}. Next: copilot restart"])
+            return result
+        except (OlderDaemon, OtherVersion) as error:
+            if not start or (isinstance(error, OtherVersion) and not may_replace(error.said)):
+                raise
+            older = True
         except (ShuttingDown, ConnectionLost) as error:
+            older = False
             # One that never answered a greeting has done nothing: a daemon that was killed a moment ago still
             # takes connections until the system has cleared it away.
             if not start or (isinstance(error, ConnectionLost) and connection.greeted):
                 raise
-    # It is stopping: wait for its end, then ask the next one.
-    from copilot_client.launch import wait_until_gone
+    from copilot_client.launch import stop_daemon, wait_until_gone
 
+    if older:
+        tell(["Restarting the daemon, which is of an older version…"])
+        with contextlib.suppress(NotRunning):
+            stop_daemon(places)
+    # It is stopping: wait for its end, then ask the next one.
     wait_until_gone(places)
     with connect(places, start=True) as connection:
         return connection.call(method, params, on_progress=on_progress, on_delta=on_delta, seconds=seconds)

@@ -57,6 +57,10 @@ def run(arguments: Sequence[str] | None = None, build: BuildService | None = Non
             from copilotd import model_command
 
             return model_command.run(words[1:])
+        if words == ["doctor-facts"]:
+            from copilotd import doctor_facts
+
+            return doctor_facts.run()
         options = _parser().parse_args(words)
     except SystemExit as ending:
         return int(ending.code or 0)
@@ -116,7 +120,18 @@ def _property_list(places: Places, env_file: str | None) -> str:
     return units.launchd_plist(command, places.log_file.parent, places.socket, environment)
 
 
-_UNITS = {"systemd": _service_unit, "systemd-socket": _socket_unit, "launchd": _property_list}
+def _command(places: Places, env_file: str | None) -> str:
+    import json
+
+    return json.dumps(units.daemon_command(env_file)) + "\n"
+
+
+_UNITS = {
+    "systemd": _service_unit,
+    "systemd-socket": _socket_unit,
+    "launchd": _property_list,
+    "command": _command,
+}
 
 
 def _check_settings(env_file: str | None) -> int:

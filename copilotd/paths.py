@@ -181,14 +181,37 @@ _SKIPPED = re.compile(r"\s*[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _ESCAPE_NAMES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
+@dataclass(frozen=True, slots=True)
+class EnvBinding:
+    """One binding of a ``.env`` text.
+
+    Attributes:
+        name: The variable.
+        value: Its value; None where the line has a name and no ``=``.
+        line: Where the binding begins and ends in the text, its newline included.
+        written: Where the value as written, quotes included, begins and ends.
+    """
+
+    name: str
+    value: str | None
+    line: tuple[int, int]
+    written: tuple[int, int]
+
+
 def parse_env(text: str) -> Iterator[tuple[str, str]]:
     """Yields the bindings of a ``.env`` text as python-dotenv reads them, without interpolation.
 
     A Hypothesis test holds the two to the same result; this one exists because the client can't afford to
     import another library for two values.
     """
-    text = text.removeprefix("\ufeff")
-    position = 0
+    for binding in env_bindings(text):
+        if binding.value is not None:
+            yield binding.name, binding.value
+
+
+def env_bindings(text: str) -> Iterator[EnvBinding]:
+    """Yields the bindings of a ``.env`` text with their places in it."""
+    position = len(text) - len(text.removeprefix("\ufeff"))
     while position < len(text):
         match = _BINDING.match(text, position)
         if match is None:
@@ -196,8 +219,19 @@ def parse_env(text: str) -> Iterator[tuple[str, str]]:
             position = skipped.end() if skipped and skipped.end() > position else position + 1
             continue
         position = match.end()
-        if match["assign"] is not None:
-            yield match["quoted_key"] or match["key"], _binding_value(match)
+        start = match.start() + len(match[0]) - len(match[0].lstrip())
+        written = _written_span(match)
+        value = None if match["assign"] is None else _binding_value(match)
+        yield EnvBinding(match["quoted_key"] or match["key"], value, (start, match.end()), written)
+
+
+def _written_span(match: re.Match[str]) -> tuple[int, int]:
+    for name in ("single", "double"):
+        if match[name] is not None:
+            return match.start(name) - 1, match.end(name) + 1
+    if match["bare"] is not None:
+        return match.start("bare"), match.start("bare") + len(_binding_value(match))
+    return match.end("assign"), match.end("assign")
 
 
 def _binding_value(match: re.Match[str]) -> str:

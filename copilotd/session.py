@@ -12,9 +12,9 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from copilotd import wire
 from copilotd.errors import Busy, Cancelled, CopilotError, ShuttingDown, UsageError, WireError
@@ -27,8 +27,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 _RECEIVE_BYTES = 65_536
 _HANGUP_POLL_S = 0.1
+# A timer that comes so late was not late by itself: this process was stopped (SIGSTOP, a frozen machine). The
+# client could do nothing in that time, so it isn't counted against it.
+_STOPPED_S = 1.0
 
 
 class UnknownMethod(UsageError):
@@ -158,12 +163,11 @@ class Session:
         while True:
             await self._outbox.wait_for_room()
             now = self._loop.time()
-            deadline = (
-                now + self._limits.idle_s if half_since is None else half_since + self._limits.message_s
+            patience = (
+                self._limits.idle_s if half_since is None else half_since + self._limits.message_s - now
             )
             try:
-                async with asyncio.timeout_at(deadline):
-                    data = await self._loop.sock_recv(self._socket, _RECEIVE_BYTES)
+                data = await _in_time(self._loop.sock_recv(self._socket, _RECEIVE_BYTES), patience)
             except TimeoutError:
                 if half_since is not None:
                     text = f"The message was not finished within {self._limits.message_s:g} s."
@@ -226,11 +230,14 @@ class Session:
         task.add_done_callback(self._server.request_tasks.discard)
         self._watch(context, task)
 
-    def _watch(self, context: RequestContext, task: asyncio.Task[None]) -> None:
+    def _watch(self, context: RequestContext, task: asyncio.Task[None], due: float | None = None) -> None:
         """Cancels a request that has gone without a sign of life for too long."""
-        left = context._last_sign + self._limits.request_s - time.monotonic()
+        now = time.monotonic()
+        if due is not None and now - due > _STOPPED_S:
+            context._last_sign = now
+        left = context._last_sign + self._limits.request_s - now
         if left > 0:
-            timer = self._loop.call_later(left, self._watch, context, task)
+            timer = self._loop.call_later(left, self._watch, context, task, now + left)
             task.add_done_callback(lambda _: timer.cancel())
         elif not task.done():
             context._expired = True
@@ -289,11 +296,30 @@ class Session:
             while view:
                 try:
                     # Bit by bit, so that the time-out means "takes nothing", not "is slow".
-                    async with asyncio.timeout(self._limits.write_s):
-                        await self._loop.sock_sendall(self._socket, view[:_RECEIVE_BYTES])
+                    sending = self._loop.sock_sendall(self._socket, view[:_RECEIVE_BYTES])
+                    await _in_time(sending, self._limits.write_s)
                 except TimeoutError:
                     log.warning("event=slow_reader waited_s=%g", self._limits.write_s)
                     return
                 except OSError:
                     return
                 view = view[_RECEIVE_BYTES:]
+
+
+async def _in_time(waiting: Coroutine[Any, Any, _T], seconds: float) -> _T:
+    """Returns what ``waiting`` gives; time in which this very process was stopped doesn't count.
+
+    Raises:
+        TimeoutError: It took longer than ``seconds``.
+    """
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(waiting)
+    try:
+        while not task.done():
+            due = loop.time() + max(seconds, 0.0)
+            await asyncio.wait({task}, timeout=max(seconds, 0.0))
+            if not task.done() and loop.time() - due < _STOPPED_S:
+                raise TimeoutError
+        return task.result()
+    finally:
+        task.cancel()

@@ -12,6 +12,7 @@ from copilot_client.launch import START_S, UNKNOWN_PID, start_daemon, start_fail
 from copilot_client.options import json_option
 from copilot_client.output import tell, write_json, write_lines
 from copilot_client.request import daemon_places
+from copilot_client.service.manager import installed_manager
 from copilotd.errors import CopilotError
 from copilotd.paths import Places
 
@@ -49,6 +50,10 @@ def stop(as_json: bool) -> None:
 def restart(as_json: bool) -> None:
     """Stops the daemon where it runs, and starts it."""
     places = daemon_places()
+    manager = installed_manager(places)
+    if manager is not None and manager.restart():
+        _report(_greet(Connection.open(places.socket), places), as_json=as_json, started=True)
+        return
     stopped = _stop(places)
     if not as_json:
         write_lines([_stopped_sentence(stopped)])
@@ -73,6 +78,11 @@ def _greet(connection: Connection, places: Places) -> Mapping[str, Any]:
 
 
 def _stop(places: Places) -> dict[str, Any] | None:
+    manager = installed_manager(places)
+    pid = manager.state().pid if manager is not None else None
+    if manager is not None and manager.stop():
+        # It would start the daemon again for the next client; this is the stop that lasts.
+        return {"stopped": True, "pid": pid, "by": manager.name}
     try:
         pid, way = stop_daemon(places)
     except NotRunning:
@@ -83,7 +93,7 @@ def _stop(places: Places) -> dict[str, Any] | None:
 def _stopped_sentence(stopped: dict[str, Any] | None) -> str:
     if stopped is None:
         return "The daemon is not running."
-    who = f"The daemon (pid {stopped['pid']})" if stopped["pid"] != UNKNOWN_PID else "The daemon"
+    who = f"The daemon (pid {stopped['pid']})" if stopped["pid"] not in (UNKNOWN_PID, None) else "The daemon"
     return f"{who} has stopped" + (" after SIGTERM." if stopped["by"] == "signal" else ".")
 
 

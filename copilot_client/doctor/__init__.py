@@ -1,0 +1,1 @@
+"""What ``copilot doctor`` looks at with the light side alone."""

@@ -1,0 +1,1 @@
+"""The daemon under a service manager: systemd's user instance or launchd."""
