@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import plistlib
+import re
 import shutil
 import signal
 import sqlite3
@@ -20,7 +21,7 @@ from support.client_home import Home, temporary_home
 from support.daemon_process import exchange
 from support.llm_servers import LLMServer, OpenAIDialect, Reply, Request, serving
 from support.scripted_daemon import ScriptedDaemon
-from support.shared import REPOSITORY
+from support.shared import REPOSITORY, SHARED, needs_shared
 
 from copilot_client.connection import Connection
 from copilotd import wire
@@ -329,6 +330,7 @@ def test_dmn_14_a_client_that_is_killed_in_mid_answer_is_one_too(talking: tuple[
     pid = pid_of(home)
     with Connection.open(home.socket) as connection:
         asked = wire.encode_request(1, "ask", {"query": f"first question: {QUESTION}", "stream": True})
+        connection._socket.settimeout(60)
         connection._socket.sendall(asked)
         heard = b""
         while b'"delta"' not in heard:
@@ -524,3 +526,12 @@ def test_dmn_29_time_that_the_daemon_was_stopped_is_not_counted_as_silence(home:
     assert indexing.returncode == 0, err
     assert json.loads(out)["files"] == 40
     assert pid_of(home) == pid, "nobody restarted a healthy daemon"
+
+
+@needs_shared
+def test_every_case_of_a_daemon_is_replayed_here() -> None:
+    lines = (SHARED / "cases" / "cases.jsonl").read_text(encoding="utf-8").splitlines()
+    cases = {case["id"] for case in map(json.loads, lines) if case["id"].startswith("DMN-")}
+    replays = (re.match(r"test_dmn((?:_\d\d)+)_", name) for name in globals())
+    numbers = {number for replay in replays if replay for number in replay[1].split("_")[1:]}
+    assert {f"DMN-{number}" for number in numbers} == cases
