@@ -51,6 +51,7 @@ from copilotd.types import (
 )
 from copilotd.update.audit import Auditor
 from copilotd.update.background import LoadEncoder, LoadReranker, ReconcileLoop
+from copilotd.update.census import Census
 from copilotd.update.embedder import Embedder
 from copilotd.update.index_run import IndexRunner
 from copilotd.update.read import FileReader, ReadLimits
@@ -106,6 +107,7 @@ class Engine:
         model = self._models.located
         planner = None if model is None else make_planner(model.fingerprint, model.folder)
         self._writer = Writer(str(settings.index_dir))
+        self._census = Census(self._store, self._writer)
         self._embedder = Embedder(self._store, self._writer, self._note_error)
         self._reader = FileReader(
             self._store,
@@ -389,8 +391,7 @@ class Engine:
 
     def roots(self) -> list[RootStatus]:
         """Returns every root with its counts and how it is watched."""
-        with self._store.read() as view:
-            counts = view.counts()
+        counts = self._census.now().by_root
         return [
             RootStatus(
                 watch.root,
@@ -402,21 +403,17 @@ class Engine:
         ]
 
     def status(self) -> Status:
-        """Returns the engine's state; costs a few milliseconds."""
+        """Returns the engine's state; costs a few milliseconds at most."""
         roots = self.roots()
         backlog = self._reconciler.count_backlog()
-        with self._store.read() as view:
-            skipped = view.skipped()
-            warnings = view.warnings()
-            pending_windows, pending_documents = view.pending_counts()
-            generation = view.generation
+        counts = self._census.now()
         problems = [
             (os.path.join(watch.root.path, path), reason)
             for watch in self._reconciler.watches()
             for path, reason in watch.problems
         ]
         loaded = self._embedder.encoder is not None
-        busy = backlog or (pending_windows and loaded)
+        busy = backlog or (counts.pending_windows and loaded)
         return Status(
             state="starting" if not self._models.loader.finished else "indexing" if busy else "ready",
             model_name=self._models.loader.model.name
@@ -430,11 +427,11 @@ class Engine:
             chunks=sum(root.chunks for root in roots),
             windows=len(self._store.vectors),
             embedded_total=self._embedder.embedded_total,
-            pending=backlog + pending_documents,
-            pending_windows=pending_windows,
-            generation=generation,
-            skipped=tuple(dict.fromkeys((*skipped, *problems))),
-            warnings=tuple(warnings),
+            pending=backlog + counts.pending_documents,
+            pending_windows=counts.pending_windows,
+            generation=counts.generation,
+            skipped=tuple(dict.fromkeys((*counts.skipped, *problems))),
+            warnings=counts.warnings,
             reading=self._reconciler.reading(),
             errors=tuple(self._errors),
             index_dir=str(self.settings.index_dir),
@@ -445,8 +442,7 @@ class Engine:
     @property
     def generation(self) -> int:
         """The index generation: grows with every change."""
-        with self._store.read() as view:
-            return view.generation
+        return self._census.now().generation
 
     def wait_until_swept(self, timeout_s: float) -> bool:
         """Waits until every root was looked at once since the start, and what differed is indexed."""

@@ -13,6 +13,7 @@ from copilotd.index.reader import ReadView
 from copilotd.index.store import Store
 from copilotd.query.question import Clock
 from copilotd.text import printable
+from copilotd.turns import Turns
 from copilotd.types import Freshness, Reporter, Scope
 from copilotd.update.background import ReconcileLoop
 from copilotd.update.embedder import Embedder
@@ -41,6 +42,7 @@ class Lookup:
         self._reconciler = reconciler
         self._embedder = embedder
         self._loop = loop
+        self._turns = Turns()
 
     def sync(self, budget_s: float, reporter: Reporter) -> Freshness:
         """Brings whatever was saved before this call into the index, as far as the time budget goes.
@@ -99,7 +101,7 @@ class Lookup:
             for _ in range(_MAX_LOOKS):
                 freshness = self.sync(budget_s, reporter)
                 clock.lap("sync")
-                with self._store.read() as view:
+                with self._turns.take(reporter.cancelled), self._store.read() as view:
                     self._require_roots(view, scope)
                     found = search(view)
                     freshness = replace(freshness, generation=view.generation)
@@ -129,7 +131,7 @@ class Lookup:
 
     def again(self, search: Callable[[ReadView], _Found]) -> tuple[_Found, int]:
         """Searches once more for the same question, without another look at the files; gives the generation too."""
-        with self.question(), self._store.read() as view:
+        with self.question(), self._turns.take(), self._store.read() as view:
             return search(view), view.generation
 
     def _require_roots(self, view: ReadView, scope: Scope) -> None:

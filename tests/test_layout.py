@@ -21,7 +21,9 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"settings", "logs", "notify", "lock", "units", "daemon_info", "activation"}),
     frozenset({"ingest", "embed", "index", "llm"}),
     frozenset({"update", "query", "conversation"}),
-    frozenset({"engine", "answering", "lookup", "models_in_use", "seed", "model_command", "doctor_facts"}),
+    frozenset(
+        {"engine", "answering", "lookup", "models_in_use", "turns", "seed", "model_command", "doctor_facts"}
+    ),
     frozenset({"api", "server", "session", "listener", "outbox"}),
     frozenset({"backend", "live_settings", "own_handlers", "premises"}),
     frozenset({"daemon"}),

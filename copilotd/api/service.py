@@ -24,6 +24,7 @@ from copilotd.api.params import (
 )
 from copilotd.daemon_info import DaemonInfo
 from copilotd.engine import Engine
+from copilotd.errors import Cancelled
 from copilotd.llm.factory import make_provider
 from copilotd.query.answer import MakeProvider
 from copilotd.server import Handler, RequestContext
@@ -128,13 +129,17 @@ class Service:
     ) -> Handler:
         pool = self._quick if quick else self._requests
 
-        async def handle(params: JSONObject, context: RequestContext) -> JSONObject:
-            checked = validate(model, params)
-            # The one place where work leaves the event loop.
-            result = await asyncio.get_running_loop().run_in_executor(
-                pool, call, checked, _RequestReporter(context)
-            )
+        def work(checked: ParamsModel, context: RequestContext) -> JSONObject:
+            if context.cancelled.is_set():
+                raise Cancelled("The request was cancelled.")
+            result = call(checked, _RequestReporter(context))
             return {**result, "_": {"version": self._info.version, "generation": self._engine.generation}}
+
+        async def handle(params: JSONObject, context: RequestContext) -> JSONObject:
+            # The one place where work leaves the event loop.
+            return await asyncio.get_running_loop().run_in_executor(
+                pool, work, validate(model, params), context
+            )
 
         return handle
 

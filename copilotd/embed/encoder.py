@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from copilotd.embed.loading import preload_libraries, without_collecting
 from copilotd.embed.models import LocatedModel, require_verified
 from copilotd.errors import ModelError
 from copilotd.types import Encoder, Float32Array, Reranker, TokenVectors
@@ -252,16 +253,18 @@ def load_encoder(model: LocatedModel) -> Encoder:
     # embedding takes 54 ms with spinning threads and 18 ms with sleeping ones (two cores, median of 60).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        import torch
-        import transformers
-        from sentence_transformers import SentenceTransformer
+        preload_libraries()
+        with without_collecting():
+            import torch
+            import transformers
+            from sentence_transformers import SentenceTransformer
 
-        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        transformer = SentenceTransformer(
-            str(model.folder), device="cpu", local_files_only=True, trust_remote_code=False
-        )
-        transformer.eval()
-        encoder = SentenceEncoder(model, transformer, torch.inference_mode)
+            transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+            transformer = SentenceTransformer(
+                str(model.folder), device="cpu", local_files_only=True, trust_remote_code=False
+            )
+            transformer.eval()
+            encoder = SentenceEncoder(model, transformer, torch.inference_mode)
     except (ImportError, OSError, ValueError, RuntimeError, KeyError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(

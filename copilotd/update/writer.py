@@ -24,10 +24,12 @@ class Writer:
 
     Attributes:
         trouble: Why the index can't be written just now (a full disk, say); empty while it can.
+        jobs: How many have ended; changes before whoever waits for one knows that it has.
     """
 
     def __init__(self, place: str) -> None:
         self.trouble = ""
+        self.jobs = 0
         self._place = place
         self._jobs: queue.PriorityQueue[_Job] = queue.PriorityQueue()
         self._order = itertools.count()
@@ -75,10 +77,12 @@ class Writer:
             try:
                 result = job()
             except BaseException as error:
+                self.jobs += 1
                 if isinstance(error, (sqlite3.Error, OSError)):
                     self.trouble = str(error)
                 future.set_exception(error)
             else:
+                self.jobs += 1
                 self.trouble = ""
                 future.set_result(result)
         while not self._jobs.empty():
