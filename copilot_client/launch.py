@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 START_S = 30.0
 STOP_S = 15.0
 POLL_S = 0.03
+MANAGER_POLL_S = 0.2
 MAX_SPAWNS = 3
 
 UNKNOWN_PID = 0
@@ -86,8 +87,8 @@ def run_copilotd(
 def start_daemon(places: Places, *, seconds: float = START_S) -> Connection:
     """Starts the daemon unless one runs, and returns a connection to it.
 
-    Where the service is installed, its manager starts it. Otherwise, of several clients that call this at once
-    one starts it and the others wait for its socket.
+    Where the service is installed, its manager starts it, and is waited for where it does so by itself. Otherwise,
+    of several clients that call this at once one starts it and the others wait for its socket.
 
     Raises:
         DaemonUnavailable: It can't start, or didn't come up within ``seconds``; the message says what it
@@ -100,10 +101,10 @@ def start_daemon(places: Places, *, seconds: float = START_S) -> Connection:
         ensure_private_directory(places.state_dir, tighten=True)
     except SettingsError as error:
         raise DaemonUnavailable(f"The daemon could not start: {error.message}", error.hint) from None
-    from copilot_client.service.manager import installed_manager
+    from copilot_client.service.manager import find_manager
 
-    manager = installed_manager(places)
-    if manager is not None and manager.start():
+    manager = find_manager()
+    if manager.serves(places) and manager.start():
         with contextlib.suppress(NotRunning):
             return Connection.open(places.socket)
     with _start_lock(places) as may_start:
@@ -120,8 +121,12 @@ def start_daemon(places: Places, *, seconds: float = START_S) -> Connection:
                     raise start_failure(places)
                 child, rival = None, False
             if child is None and not holders and may_start() and not _holders(places):
-                child = _spawn(_output_file(places))
-                spawned += 1
+                if manager.about_to_start():
+                    # A second daemon would take the lock from the service, which then gives up.
+                    time.sleep(MANAGER_POLL_S)
+                else:
+                    child = _spawn(_output_file(places))
+                    spawned += 1
             if time.monotonic() > deadline:
                 _disown(child)
                 if holders := _holders(places):

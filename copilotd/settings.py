@@ -357,7 +357,7 @@ def _check_together(settings: Settings) -> str:
 
 
 def _settings_error(problems: Sequence[str]) -> SettingsError:
-    hint = "copilotd --help names the settings file; .env.example explains every setting."
+    hint = "copilot config edit; docs/configuration.md explains every setting."
     if len(problems) == 1:
         return SettingsError(problems[0], hint)
     lines = "".join(f"\n  {problem}" for problem in problems)

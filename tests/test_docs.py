@@ -41,6 +41,7 @@ NOT_RUN = {
     "git clone": "needs a network",
     "scripts/": "sets up an environment, and runs these very tests",
     "systemctl": "needs a service manager",
+    "copilot service": "needs a service manager; tests/e2e/test_service_systemd.py runs it",
     "launchctl": "needs macOS",
 }
 

@@ -70,6 +70,10 @@ class Launchd:
             files=(str(self.path),),
         )
 
+    def about_to_start(self) -> bool:
+        """False: launchd holds our socket all the time, so a client that finds none has nobody to wait for."""
+        return False
+
     def load(self) -> None:
         """Loads the property list anew, and starts the job."""
         job = self._job()

@@ -89,6 +89,10 @@ class Manager(Protocol):
         """Returns how the service is."""
         ...
 
+    def about_to_start(self) -> bool:
+        """Whether the manager starts the daemon just now, or will without being asked, as after a crash."""
+        ...
+
     def load(self) -> None:
         """Makes the manager take the files as they are now, and starts the service.
 

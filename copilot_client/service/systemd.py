@@ -22,6 +22,14 @@ SERVICE = "copilotd.service"
 SOCKET = "copilotd.socket"
 UNITS = (SOCKET, SERVICE)
 
+# Where a unit may be that somebody else than `copilot service install` has put there; systemd.unit(5).
+_OTHER_FOLDERS = (
+    "/etc/systemd/user",
+    "/run/systemd/user",
+    "/usr/local/lib/systemd/user",
+    "/usr/lib/systemd/user",
+)
+
 _LISTEN = "ListenStream="
 _PROPERTIES = "ActiveState,SubState,UnitFileState,MainPID,NRestarts,Result,ExecMainStatus,StatusText"
 
@@ -83,6 +91,18 @@ class Systemd:
             restarts=int(service.get("NRestarts") or 0),
             note=note,
             files=files,
+        )
+
+    def about_to_start(self) -> bool:
+        """Whether the service is being started, or was killed and is started again; with or without our socket."""
+        if not any(Path(folder, SERVICE).is_file() for folder in (self.folder, *_OTHER_FOLDERS)):
+            return False
+        shown = self._show(SERVICE, "ActiveState,MainPID")
+        if shown.get("ActiveState") in ("activating", "deactivating"):
+            return True
+        # For an instant after its end systemd hasn't heard of it.
+        return shown.get("ActiveState") in ("active", "reloading") and not _is_alive(
+            shown.get("MainPID", "0")
         )
 
     def load(self) -> None:
@@ -152,7 +172,8 @@ class Systemd:
         """Returns journalctl's command line."""
         if shutil.which("journalctl") is None:
             return ()
-        command = ["journalctl", "--user", "--no-pager", "--quiet", "--output=cat", f"--unit={SERVICE}"]
+        # Not --user: that reads a journal of this user's own, which root and a journal in memory don't have.
+        command = ["journalctl", "--no-pager", "--quiet", "--output=cat", f"--user-unit={SERVICE}"]
         return [*command, f"--lines={lines}", *(["--follow"] if follow else [])]
 
     def _show(self, unit: str, properties: str = _PROPERTIES) -> dict[str, str]:
@@ -173,6 +194,15 @@ class Systemd:
         environment.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
         command = ["systemctl", "--user", "--no-pager", "--no-ask-password", *arguments]
         return run_quietly(command, environment)
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        return (
+            Path("/proc", pid, "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] not in "ZX"
+        )
+    except OSError:
+        return False
 
 
 def _user_name() -> str:
