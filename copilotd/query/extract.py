@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from copilotd.index.analysis import analyse, analyse_query
 from copilotd.query.citation_stream import render_label
 from copilotd.query.pack import key_of
 from copilotd.query.passages import Run, best_run, whole_run
@@ -26,6 +27,7 @@ _NEAR = 0.93
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})")
 _FENCE_IN_ITEM = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?:`{3}|~{3})")
 _INDENTED = re.compile(r"(?:[ >]*(?: {4}|\t).*\n|[ \t>]*\n)*(?:[ >]*(?: {4}|\t).*|[ \t>]*)")
+_NAME = re.compile(r"^-|[_.]|[a-z][A-Z]")
 _TICKS = re.compile("`{3,}")
 
 
@@ -60,17 +62,37 @@ def extract(retrieval: Retrieval, *, max_passages: int = 3, whole: bool = False)
         whole: Quote all of a hit instead of what a person looks over in ten seconds.
     """
     passages: list[Passage] = []
-    hits = retrieval.hits
+    names = asked_names(retrieval.query)
+    hits = _about(names, retrieval.hits)
     for hit in hits:
         if len(passages) >= max_passages or (passages and hit.score < _NEAR * hits[0].score):
             break
-        run = whole_run(hit.chunk) if whole else best_run(hit.chunk, retrieval.rarity)
+        run = whole_run(hit.chunk) if whole else best_run(hit.chunk, retrieval.rarity, names)
         if run is None:
             continue
         passage = _passage(hit, run)
         if not any(overlap(passage, earlier) for earlier in passages):
             passages.append(passage)
     return passages
+
+
+def asked_names(query: str) -> frozenset[str]:
+    """Returns the tokens of the options, settings, versions and identifiers that a question names.
+
+    Not of paths and hyphenated words: they often say what a question is about, not what it asks for.
+    """
+    return frozenset(
+        word.tokens[0]
+        for word in analyse_query(query).content
+        if word.identifier and "/" not in word.surface and _NAME.search(word.surface)
+    )
+
+
+def _about(names: frozenset[str], hits: Sequence[Hit]) -> Sequence[Hit]:
+    """Leaves out hits that don't hold the names asked for, where others do."""
+    if not names:
+        return hits
+    return [hit for hit in hits if not names.isdisjoint(analyse(hit.chunk.text))] or hits
 
 
 def compose(passages: Sequence[Passage]) -> tuple[str, list[Citation]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -18,6 +18,9 @@ _MAX_CODE_LINES = 30
 
 _SENTENCE_END = re.compile(r"""(?<=[.!?。！？])["')\]]?\s+(?=[A-Z0-9"'(`*\[])|(?<=[。！？])""")
 _LINK_TARGETS = re.compile(r"(?:\s*\[[^\]\n]+\]:[^\n]*)+")
+_LEADS_ON = re.compile(r":[*_]*\Z|\A[ \t]*(?:!!!|\?\?\?\+?)[^\n]*\Z")
+"""A colon at the end; the first line of an admonition alone."""
+_ENTRIES = (BlockKind.TABLE, BlockKind.LIST_ITEM)
 _BLANK_LINES = re.compile(r"\n[ \t]*\n")
 
 
@@ -70,18 +73,26 @@ def cut_units(chunk: StoredChunk) -> list[Unit]:
     return units
 
 
-def best_run(chunk: StoredChunk, rarity: Mapping[str, float]) -> Run | None:
+def best_run(
+    chunk: StoredChunk, rarity: Mapping[str, float], names: Collection[str] = frozenset()
+) -> Run | None:
     """Returns the run that covers most of the question in few words; None where nothing is quotable.
 
     A run never crosses a heading inside the chunk, and has its words for free. Words that the chunk's
     own headings say count little: every unit below them is about those.
+
+    Args:
+        chunk: What is quoted from.
+        rarity: The question's tokens and their weights.
+        names: Those of them that are options, settings, paths and the like. The row or item of a name is the answer;
+            its neighbours are about others.
     """
     told = set(analyse(" ".join((chunk.title, *chunk.metadata.heading_path))))
     weights = {token: weight * (0.3 if token in told else 1.0) for token, weight in rarity.items()}
     best: Run | None = None
     before = 0
     for heading, units in _parts(chunk):
-        run = _best_of(chunk, weights, set(analyse(heading)), units, before)
+        run = _best_of(chunk, weights, set(analyse(heading)), units, before, names)
         if best is None or run.score > best.score:
             best = run
         before += len(units)
@@ -111,7 +122,12 @@ def _parts(chunk: StoredChunk) -> list[tuple[str, list[Unit]]]:
 
 
 def _best_of(
-    chunk: StoredChunk, weights: Mapping[str, float], given: set[str], units: list[Unit], before: int
+    chunk: StoredChunk,
+    weights: Mapping[str, float],
+    given: set[str],
+    units: list[Unit],
+    before: int,
+    names: Collection[str],
 ) -> Run:
     total = sum(weights.values()) or 1.0
     tokens = [{t for t in analyse(chunk.text[unit.start : unit.end]) if t in weights} for unit in units]
@@ -129,7 +145,13 @@ def _best_of(
             )
             best = max(best, (value, -first, -last))
     score, first, last = best[0], -best[1], -best[2]
-    first, last = _completed(chunk.text, units, sizes, first, last)
+    named = [
+        n for n in range(first, last + 1) if units[n].kind in _ENTRIES and not tokens[n].isdisjoint(names)
+    ]
+    if named:
+        first, last = named[0], named[-1]
+    else:
+        first, last = _completed(chunk.text, units, sizes, first, last)
     return Run(units[first].start, units[last].end, score, _header(chunk, units[first]))
 
 
@@ -161,12 +183,16 @@ def _completed(text: str, units: list[Unit], sizes: list[float], first: int, las
             last + 1 < len(units) and _same_list(units[last], units[last + 1]) and fits(first, last + 1, 1.3)
         ):
             last += 1
+    asked = last
     # A few lines more of the same section read better than a torn thought, and hold the answer more often.
     # Not rows of a table: each stands for itself.
     while last + 1 < len(units) and fits(first, last + 1, _fill(units[last + 1])):
         last += 1
     while first > 0 and fits(first - 1, last, _fill(units[first - 1])):
         first -= 1
+    # What only leads to something is no end.
+    while last > asked and _LEADS_ON.search(text, units[last].start, units[last].end):
+        last -= 1
     return first, last
 
 

@@ -14,7 +14,7 @@ from support.memory_index import MemoryIndex
 
 from copilotd.ingest.chunk import chunk_document
 from copilotd.ingest.parse import parse_file
-from copilotd.query.extract import Passage, compose, extract
+from copilotd.query.extract import Passage, asked_names, compose, extract
 from copilotd.query.retrieve import retrieve
 from copilotd.types import Scope
 
@@ -283,3 +283,117 @@ def test_a_long_answer_quotes_the_whole_section() -> None:
     assert set(short.text.split("\n")) <= set(long.text.split("\n"))
     assert len(long.text) > 2 * len(short.text)
     assert "| 17 |" in short.text
+
+
+MANUAL = """# Brindle manual
+
+## What is a kiln?
+
+A kiln is a furnace that fires clay. It has a lid and a pyrometer.
+
+## Options of brindle run
+
+Give these behind the command:
+
+- `--dry-run`: show what would be fired, and fire nothing.
+- `--ramp DEGREES`: how fast the temperature rises, in degrees an hour.
+- `--hold MINUTES`: how long the highest temperature is kept.
+- `--lid-lock`: lock the lid until the clay is cold.
+
+The command says what it does on the terminal, and writes the same to its log, where the times are in UTC.
+
+## Settings
+
+| setting | default | meaning |
+|---|---|---|
+| `MAX_RAMP` | `150` | the fastest rise that is allowed |
+| `LID_TIMEOUT_S` | `30` | how long the lid may stand open |
+| `LOG_DIR` | `/var/log/brindle` | where the log is written |
+
+## Start a firing
+
+1. Close the lid.
+2. Run `brindle run --ramp 60`.
+3. Wait until the pyrometer shows 1200 degrees.
+
+## Errors
+
+### E42: pyrometer not found
+
+The pyrometer is not plugged in, or another program reads it. Plug it in and run `brindle check`.
+
+## Masks
+
+Draw the mask on the picture of the chamber. Every mask has a name, and none of them covers the lid.
+
+Your file then holds the corners of the mask:
+"""
+
+
+def texts(question: str) -> list[str]:
+    return [passage.text for passage in answer(question, MANUAL)]
+
+
+def test_a_definition_comes_as_the_sentence_that_defines() -> None:
+    assert texts("what is a kiln?")[0].startswith("A kiln is a furnace that fires clay.")
+
+
+@pytest.mark.parametrize("question", ["--hold", "what does --hold do", "brindle run --hold MINUTES"])
+def test_an_option_comes_as_its_own_item(question: str) -> None:
+    assert texts(question)[0] == "- `--hold MINUTES`: how long the highest temperature is kept."
+
+
+def test_two_options_come_with_what_stands_between_them() -> None:
+    assert texts("what is the difference between --ramp and --hold?")[0].splitlines() == [
+        "- `--ramp DEGREES`: how fast the temperature rises, in degrees an hour.",
+        "- `--hold MINUTES`: how long the highest temperature is kept.",
+    ]
+
+
+@pytest.mark.parametrize("question", ["LID_TIMEOUT_S", "what is the default of LID_TIMEOUT_S?"])
+def test_a_setting_comes_as_its_row_below_the_header(question: str) -> None:
+    passage = answer(question, MANUAL)[0]
+    rows = [line for line in passage.text.splitlines() if "LID_TIMEOUT_S" in line]
+    assert rows == ["| `LID_TIMEOUT_S` | `30` | how long the lid may stand open |"]
+    assert passage.text.startswith("| setting | default | meaning |")
+
+
+def test_passages_without_the_option_asked_for_are_left_out() -> None:
+    assert all("--dry-run" in text for text in texts("what does --dry-run show of the firing?"))
+
+
+def test_an_option_that_stands_nowhere_leaves_nothing_out() -> None:
+    assert texts("what does --cool-down do to the clay?")
+
+
+def test_steps_come_whole_and_in_order() -> None:
+    assert texts("how do I start a firing?")[0].splitlines() == [
+        "1. Close the lid.",
+        "2. Run `brindle run --ramp 60`.",
+        "3. Wait until the pyrometer shows 1200 degrees.",
+    ]
+
+
+def test_an_error_message_comes_as_its_cause_and_its_cure() -> None:
+    text = texts("E42: pyrometer not found")[0]
+    assert "not plugged in" in text
+    assert "`brindle check`" in text
+
+
+def test_a_quote_does_not_end_with_what_leads_to_nothing() -> None:
+    assert texts("which name has a mask on the picture of the chamber?")[0].endswith("covers the lid.")
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("what does --dry-run do", {"--dry-run"}),
+        ("MAX_CHUNK_CHARS default", {"max_chunk_chars"}),
+        ("what is autoCommit", {"autocommit"}),
+        ("a line for /etc/fstab", set()),
+        ("a fine-grained key and/or a token", set()),
+        ("how do I start a firing?", set()),
+    ],
+)
+def test_names_are_what_somebody_gave_a_name(question: str, names: set[str]) -> None:
+    assert asked_names(question) == names
