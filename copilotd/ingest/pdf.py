@@ -46,7 +46,7 @@ class PdfParser:
     """
 
     name = "pdf"
-    version = 3
+    version = 4
     suffixes: tuple[str, ...] = (".pdf",)
     isolated = True
 
@@ -137,6 +137,9 @@ class _Opened:
         import pdfplumber
         from pdfminer.pdfdocument import PDFEncryptionError, PDFPasswordIncorrect
 
+        from copilotd.ingest.pdf_pages import page_objects
+        from copilotd.ingest.pdf_references import end_loops
+
         self.problems: list[str] = []
         self.pages: list[Any] = []
         with _heard("pdfminer.pdfdocument") as messages:
@@ -151,8 +154,9 @@ class _Opened:
                 if isinstance(cause, PDFEncryptionError):
                     raise ParseError("encrypted: in a way this reader does not know") from None
                 raise ParseError(f"damaged: {_reason(cause)}") from None
+            end_loops(self.pdf.doc)
             try:
-                for page in _page_objects(self.pdf):
+                for page in page_objects(self.pdf.doc, self.problems):
                     self.pages.append(page)
                     if len(self.pages) > MAX_PAGES:
                         raise ParseError(f"too many pages: more than {MAX_PAGES:,}")
@@ -283,12 +287,6 @@ def _was_scanned(pdf: Any) -> bool:
     return any(isinstance(xref, PDFXRefFallback) for xref in pdf.doc.xrefs)
 
 
-def _page_objects(pdf: Any) -> Iterator[Any]:
-    from pdfminer.pdfpage import PDFPage
-
-    return iter(PDFPage.create_pages(pdf.doc))
-
-
 def _promised_pages(pdf: Any) -> int:
     from pdfminer.pdftypes import resolve1
 
@@ -316,7 +314,7 @@ def _cause(error: BaseException) -> BaseException:
 def _reason(error: BaseException) -> str:
     error = _cause(error)
     if isinstance(error, RecursionError):
-        return "it refers to itself in a loop"
+        return "its parts are nested too deep, or refer to themselves"
     if isinstance(error, EOFError) or "EOF" in type(error).__name__ + str(error):
         return "it ends too early"
     if "/Root" in str(error):

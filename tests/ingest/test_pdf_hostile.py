@@ -134,11 +134,67 @@ def test_a_page_tree_that_holds_itself_gives_each_page_once() -> None:
     assert isolated(source).text == "The ledger is kept for seven years."
 
 
-def test_a_page_tree_thousands_deep_is_refused_with_its_reason() -> None:
-    depth = 3_000
+@pytest.mark.parametrize("depth", [20, 3_000])
+def test_a_page_tree_may_be_thousands_deep(depth: int) -> None:
     tree = {6 + n: b"<< /Type /Pages /Count 1 /Kids [%d 0 R] >>" % (7 + n) for n in range(depth)}
     source = pdf({4: page(5), 5: stream(TEXT), **tree, 6 + depth: page(5)}, [6])
-    assert reason(source) == "damaged: it refers to itself in a loop"
+    document = isolated(source)
+    assert document.text == "The ledger is kept for seven years."
+    assert document.warnings == ()
+
+
+def test_what_a_page_does_not_say_it_has_from_the_tree_above() -> None:
+    inner = b"<< /Type /Pages /Parent 2 0 R /Count 1 /Kids [5 0 R] /MediaBox [0 0 600 800] >>"
+    outer = b"<< /Type /Pages /Parent 2 0 R /Count 1 /Kids [4 0 R] /MediaBox [0 0 10 10] %s >>" % RESOURCES
+    bare = b"<< /Type /Page /Parent 4 0 R /Contents 6 0 R >>"
+    document = isolated(pdf({4: inner, 5: bare, 6: stream(TEXT), 7: outer}, [7]))
+    assert (document.text, document.warnings) == ("The ledger is kept for seven years.", ())
+
+
+@pytest.mark.parametrize("kid", [b"null", b"(no page)", b"[4 0 R]", b"42"])
+def test_a_broken_kid_costs_the_pages_beside_it_nothing(kid: bytes) -> None:
+    document = isolated(pdf({4: page(5), 5: stream(TEXT), 6: kid}, [6, 4]))
+    assert document.text == "The ledger is kept for seven years."
+    assert any("page" in warning for warning in document.warnings)
+
+
+BOXES = [
+    b"[0 0 0 0]", b"[0 0 1]", b"[/a /b /c /d]", b"[[0] [0] [600] [800]]", b"4 0 R", b"<< >>", b"(x)",
+    b"[0 0 " + b"9" * 400 + b" 800]", b"[0 0 99999999999 99999999999]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("box", BOXES)
+def test_a_page_of_a_size_that_makes_no_sense_is_read_as_a_letter(box: bytes) -> None:
+    source = pdf({4: page(5).replace(b"[0 0 600 800]", box), 5: stream(TEXT)}, [4])
+    document = isolated(source)
+    assert document.text == "The ledger is kept for seven years."
+    assert document.warnings == ("damaged: page 1 without a size, read as US Letter",)
+
+
+LOOP = {6: b"7 0 R", 7: b"6 0 R"}
+LOOPING = {
+    "rotation": pdf({4: page(5).replace(b"/Parent", b"/Rotate 6 0 R /Parent"), 5: stream(TEXT), **LOOP}, [4]),
+    "second page": pdf({4: page(5), 5: stream(TEXT), **LOOP}, [4, 6]),
+    "size": pdf({4: page(5).replace(b"[0 0 600 800]", b"6 0 R"), 5: stream(TEXT), **LOOP}, [4]),
+    "part of the contents": pdf(
+        {4: page(5).replace(b"5 0 R", b"[6 0 R 5 0 R]"), 5: stream(TEXT), **LOOP}, [4]
+    ),
+    "outline": pdf({4: page(5), 5: stream(TEXT), **LOOP}, [4], b"/Outlines 6 0 R"),
+}
+
+
+@pytest.mark.parametrize("name", LOOPING)
+def test_references_that_lead_in_a_circle_lead_nowhere(name: str) -> None:
+    assert PdfParser().parse(LOOPING[name], "circle").text == "The ledger is kept for seven years."
+
+
+def test_nesting_without_end_is_no_crash() -> None:
+    deep = b"[" * 50_000 + b"]" * 50_000
+    assert (
+        isolated(pdf({4: page(5), 5: stream(deep + TEXT)}, [4])).text == "The ledger is kept for seven years."
+    )
+    assert reason(pdf({4: page(5).replace(b"5 0 R", deep)}, [4])) == "no text (scanned?)"
 
 
 def test_an_outline_that_loops_is_left_at_its_first_round() -> None:

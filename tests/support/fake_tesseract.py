@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from pathlib import Path
 
 WORD = '<span class="ocrx_word" title="bbox {x0} {top} {x1} {bottom}; x_wconf {confidence}">{text}</span>'
@@ -46,6 +47,26 @@ class FakeTesseract:
         """Makes it find ``page`` in every picture."""
         (self.folder / "page.html").write_text(page, encoding="utf-8")
         self._install(f"exec cat {shlex.quote(str(self.folder / 'page.html'))}")
+
+    def waits(self, page: str) -> None:
+        """Makes each of its calls, counted from 1, wait until it is let go, and find ``page`` then."""
+        self.reads(page)
+        folder = shlex.quote(str(self.folder))
+        self._install(
+            f"n=$(wc -l < {shlex.quote(str(self.calls))})\n"
+            f"while [ ! -e {folder}/go-$((n)) ]; do sleep 0.05; done; exec cat {folder}/page.html"
+        )
+
+    def let_go(self, call: int) -> None:
+        """Lets a waiting call go on, or one that is still to come."""
+        (self.folder / f"go-{call}").touch()
+
+    def wait_for_call(self, call: int, seconds: float = 120.0) -> None:
+        """Waits until it was called so many times."""
+        deadline = time.monotonic() + seconds
+        while not self.calls.exists() or self.calls.read_text().count("\n") < call:
+            assert time.monotonic() < deadline, f"call {call} never came"
+            time.sleep(0.02)
 
     def hangs(self) -> None:
         """Makes it never end."""
