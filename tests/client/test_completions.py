@@ -105,7 +105,9 @@ def test_zsh(home: Home, line: str, expected: set[str]) -> None:
         autoload -Uz compinit; compinit -u -d {home.path}/dump
         source {script}
         compadd() {{ while [[ $1 != -a && $# -gt 0 ]]; do shift; done; print -rl -- "${{(@P)2}}" >> {offered} }}
-        _describe() {{ for name in "$@"; do [[ $name == completions* ]] && print -rl -- "${{(@P)name}}" >> {offered}; done }}
+        _describe() {{
+            for name in "$@"; do [[ $name == completions* ]] && print -rl -- "${{(@P)name}}" >> {offered}; done
+        }}
         words=({words}); CURRENT={len(shlex.split(line))}
         _copilot_completion
     """

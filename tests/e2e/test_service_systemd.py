@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("systemd"), pytest.mark.t
 
 QUESTION = "How do I configure the database connection?"
 EXPOSURE = 7.0
-"""The most that `systemd-analyze security` may say: 6.6 with systemd 252; docs/service.md says what is left out, and why."""
+"""The most that `systemd-analyze security` may say (6.6 with systemd 252); docs/service.md says why."""
 
 
 @pytest.fixture(scope="module")
