@@ -10,7 +10,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sources": ("", "list the sources of the last answer again"),
     "open": ("N", "open source N in your editor"),
     "new": ("", "begin a new conversation"),
-    "save": ("FILE", "write the conversation to FILE, as Markdown, or JSON where it ends in .json"),
+    "save": ("FILE", "write the conversation to FILE: Markdown, or JSON for .json"),
     "namespace": ("[NAME]", "answer from this namespace only; * for all of them"),
     "deep": ("", "switch deep answers on or off"),
     "help": ("", "show this"),

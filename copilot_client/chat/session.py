@@ -188,7 +188,7 @@ class Chat:
     def _open(self, argument: str) -> None:
         places = list(self._answer.get("citations") or self._answer.get("closest") or ())
         if not argument.isdecimal() or not 1 <= int(argument) <= len(places):
-            had = f"1 to {len(places)}" if places else "none yet"
+            had = f"1 to {len(places)}" if len(places) > 1 else "1" if places else "none yet"
             raise UsageError(f"/open takes the number of a source of the last answer: {had}.", "/sources")
         self._open_source(places[int(argument) - 1])
 
@@ -225,9 +225,11 @@ class Chat:
         elif argument in known:
             self._asking.namespaces = [argument]
         elif argument:
-            raise UsageError(f"There is no namespace {one_line(argument, 60)!r}.", f"known: {names}")
+            raise UsageError(
+                f"There is no namespace {one_line(argument, 60)!r}. Known: {names}.", "/namespace NAME"
+            )
         now = ", ".join(self._asking.namespaces) or "all namespaces"
-        self._screen.lines([f"Answering from {one_line(now, 200)}; there are {names}."])
+        self._screen.lines([f"Answering from {one_line(now, 200)}. Known: {names}."])
 
     def _deep(self, _: str) -> None:
         self._asking.deep = not self._asking.deep

@@ -12,7 +12,6 @@ import click
 from copilot_client import cli, render
 from copilot_client.last_answer import save_sources
 from copilot_client.options import no_start_option, scope_options
-from copilot_client.output import tell
 from copilot_client.request import daemon_places, request
 from copilot_client.terminal import is_terminal
 from copilotd.paths import Places
@@ -64,11 +63,12 @@ def chat(
 
     asking = Asking(list(namespaces), list(paths), top_k, extractive, deep, "last" if go_on else "new")
     typed = is_terminal(sys.stdin)
+    screen = _screen()
     if typed:
-        _greet(daemon("roots", {}))
+        screen.notice(_greeting(daemon("roots", {})))
     session = Chat(
         daemon,
-        _screen(),
+        screen,
         asking,
         open_source=_open_source,
         remember=lambda answer: save_sources(places, answer),
@@ -102,13 +102,12 @@ def _reader(places: Places) -> Any:
     return LineReader(sys.stdin)
 
 
-def _greet(roots: Mapping[str, Any]) -> None:
+def _greeting(roots: Mapping[str, Any]) -> list[str]:
     found = list(roots.get("roots") or ())
+    if not found:
+        return ["No folder is indexed yet. Add one: copilot index DIR"]
     documents = sum(int(root.get("documents") or 0) for root in found)
-    if found:
-        tell([f"{render.count(documents, 'document')}. /help lists the commands, Ctrl-D leaves."])
-    else:
-        tell(["No folder is indexed yet. Add one: copilot index DIR"])
+    return [f"{render.count(documents, 'document')}. /help lists the commands, Ctrl-D leaves."]
 
 
 def _open_source(place: Mapping[str, Any]) -> None:

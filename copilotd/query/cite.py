@@ -328,7 +328,11 @@ def _check_notices(sentences: Sentences) -> Iterator[str]:
         yield f"{some} removed that the passages do not bear out."
     elif failed:
         some = f"{len(failed)} sentences" if len(failed) > 1 else "1 sentence"
-        colon = "; what it names stands in none of them" if any(support.missing for support in failed) else ""
+        colon = (
+            "; what it names stands in none of them, or in another place"
+            if any(support.missing for support in failed)
+            else ""
+        )
         yield f"{UNVERIFIED} marks {some} that the cited passages do not bear out{colon}."
     foreign = sum(support.reason.startswith("in another language") for support in sentences.supports)
     if foreign:

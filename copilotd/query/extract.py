@@ -103,8 +103,10 @@ def compose(passages: Sequence[Passage]) -> tuple[str, list[Citation]]:
         key = key_of(number)
         meta = passage.chunk.metadata
         page, page_end = passage.chunk.pages_of(passage.line_start, passage.line_end)
-        # A mark behind a fence's closing line would leave the fence open.
+        # A mark behind a fence's closing line would leave the fence open; below a table's row it would be one more.
         separator = "\n" if "\n" in passage.text else " "
+        if passage.text.rstrip().rpartition("\n")[2].lstrip(" >").startswith("|"):
+            separator = "\n\n"
         citation = Citation(
             key=key,
             chunk_id=passage.chunk.id,

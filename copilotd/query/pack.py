@@ -32,6 +32,8 @@ _MARGIN = 100
 # Chunks of a section that are looked at; a longer one is not sent whole anyway.
 _MOST_CHUNKS = 12
 
+_BLANK_LINE = "\n\n"
+
 Siblings = Mapping[int, Sequence[StoredChunk]]
 
 
@@ -211,9 +213,18 @@ def _joined(one: StoredChunk, other: StoredChunk) -> StoredChunk | None:
     ):
         return None
     first, second = (one, other) if one.start <= other.start else (other, one)
-    if second.start > first.end or other.end - other.start != len(other.text):
+    gap = second.start - first.end
+    if gap > len(_BLANK_LINE) or other.end - other.start != len(other.text):
         return None
-    if second.end <= first.end:
+    first_lines = first.line_numbers[: first.text.count("\n") + 1]
+    if gap > 0:
+        # Two paragraphs, or two blocks without a blank line between them; a space within one line is neither.
+        if not first_lines or not second.line_numbers or second.line_numbers[0] < first_lines[-1] + gap:
+            return None
+        first_text = f"{first.text}{_BLANK_LINE[:gap]}{second.text}"
+        blank = range(first_lines[-1] + 1, first_lines[-1] + gap)
+        lines = (*first_lines, *blank, *second.line_numbers)
+    elif second.end <= first.end:
         if first.text[second.start - first.start : second.end - first.start] != second.text:
             return None
         first_text, lines = first.text, first.line_numbers
@@ -223,7 +234,7 @@ def _joined(one: StoredChunk, other: StoredChunk) -> StoredChunk | None:
             return None
         first_text = first.text + second.text[common:]
         shared = second.text[:common].count("\n")
-        lines = (*first.line_numbers[: first.text.count("\n") + 1], *second.line_numbers[shared + 1 :])
+        lines = (*first_lines, *second.line_numbers[shared + 1 :])
         if not common or second.text[common - 1] == "\n":
             lines = (*first.line_numbers[: first.text.count("\n")], *second.line_numbers[shared:])
     metadata = replace(

@@ -5,8 +5,9 @@ Three things are compared. Numbers and identifiers must stand in the cited passa
 their best run of sentences, and the best cosine between the sentence and such a run give a probability; its
 coefficients come from ``benchmarks/citation_check.py``, which fits them on questions with known answers.
 
-What this cannot see: a negation put in or left out, two facts of one passage exchanged, a true sentence that
-doesn't answer. Words in another language than the passages can't be compared; then the facts alone are.
+A sentence that says nearly what a passage does, but for a "not" or with another fact in a fact's place, fails, too
+(:mod:`copilotd.query.support_contrast`); in a free rewording neither is seen. Nor is a true sentence that doesn't
+answer. Words in another language than the passages can't be compared; then the facts alone are.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ import regex as re
 
 from copilotd.errors import ModelError
 from copilotd.index.analysis import QueryWord, analyse, analyse_query
+from copilotd.query.support_contrast import Contrast, exchanged, turned_round
 from copilotd.query.support_facts import FactSource, code_facts, facts_of
 from copilotd.query.support_language import same_language
+from copilotd.text import one_line
 from copilotd.types import Encoder, Float32Array, Hit, Support
 
 THRESHOLD = 0.5
@@ -52,8 +55,8 @@ class Coefficients:
         return 1.0 / (1.0 + math.exp(-(x + self.cosine * features.cosine)))
 
 
-WITH_VECTORS = Coefficients(-8.73, 1.406, 8.09, 4.724)
-WORDS_ALONE = Coefficients(-6.915, 2.397, 8.707, 0.0)
+WITH_VECTORS = Coefficients(-8.653, 0.919, 8.622, 4.641)
+WORDS_ALONE = Coefficients(-6.881, 1.875, 9.269, 0.0)
 
 _BEFORE_STOP = re.compile(r"\s+([.,;:!?])")  # where a citation stood
 
@@ -76,6 +79,8 @@ _ADMITS = re.compile(
 # In more words than these something else may be claimed beside the gap.
 _LONGEST_ADMISSION = 30
 GAP = "admits a gap"
+OTHERWISE = "the passages say otherwise"
+_LONGEST_SHOWN = 160
 
 
 class UnitKind(Enum):
@@ -112,6 +117,10 @@ class _Source:
     @cached_property
     def facts(self) -> FactSource:
         return FactSource((self._heading, self.text))
+
+    @cached_property
+    def contrast(self) -> Contrast:
+        return Contrast(self.text)
 
     @cached_property
     def head(self) -> frozenset[str]:
@@ -162,6 +171,10 @@ class SupportChecker:
         words = [word for word in analyse_query(plain).words if not word.stop]
         if len(plain.split()) <= _LONGEST_ADMISSION and _ADMITS.search(plain):
             return Support(sentence, tuple(cited), None, True, GAP)
+        contrasts = [source.contrast for source in against]
+        if moved := exchanged(text, contrasts):
+            reason = f"{OTHERWISE}: something else stands in the place of {', '.join(moved)}"
+            return Support(sentence, tuple(cited), 0.0, False, reason, moved)
         beside_facts = [
             word for word in words if not any(word.surface.lower() in fact.text.lower() for fact in facts)
         ]
@@ -170,6 +183,9 @@ class SupportChecker:
             return Support(sentence, tuple(cited), 1.0 if facts else None, True, "" if facts else "no claim")
         if not same_language(plain, [source.text for source in against]):
             return Support(sentence, tuple(cited), None, True, "in another language than the passages")
+        if opposite := turned_round(text, contrasts):
+            said = one_line(opposite, _LONGEST_SHOWN)
+            return Support(sentence, tuple(cited), 0.0, False, f"{OTHERWISE}: {said}")
         features = self.features(plain, words, cited or list(self._sources), together=len(cited) > 1)
         score = (WORDS_ALONE if self._encoder is None else WITH_VECTORS).probability(features)
         supported = score >= THRESHOLD

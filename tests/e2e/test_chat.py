@@ -154,7 +154,7 @@ def test_ctrl_c_cancels_at_the_provider_and_the_chat_goes_on(home: Home, chat: C
         assert server.disconnected.wait(60)
         terminal.wait_for("(incomplete)")
         terminal.type("/namespace\r")
-        terminal.wait_for("Answering from all namespaces; there are default.")
+        terminal.wait_for("Answering from all namespaces. Known: default.")
         assert terminal.leave() == 0
     assert json.loads(home.run("conversations", "--json").out)["conversations"] == []
     assert home.run("restart").code == 0

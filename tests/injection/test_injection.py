@@ -6,6 +6,7 @@ what the document wants. Which words a model writes depends on the model; what i
 
 from __future__ import annotations
 
+import io
 import json
 import unicodedata
 from collections.abc import Iterator
@@ -15,11 +16,14 @@ from pathlib import Path
 import pytest
 import regex as re
 from injection.attacks import ATTACKS, EVIL, HONEST, QUESTION, SECRET, Attack
+from rich.console import Console
 from support.engines import Recorder, located
 from support.hashing_encoder import HashingEncoder
 from support.llm_servers import OpenAIDialect, Reply, Request, serving
 
 from copilot_client import render
+from copilot_client.chat.markdown import THEME, print_lines, print_markdown
+from copilot_client.chat.rich_screen import citation_links
 from copilot_client.terminal import Style
 from copilotd.api.shapes import answer_json
 from copilotd.engine import Engine
@@ -29,6 +33,7 @@ from copilotd.settings import load_settings
 from copilotd.text import printable
 from copilotd.types import Answer, AskRequest, Scope
 
+_OWN_LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\n]*)\)")
 _PASSAGE = re.compile(r"^=== passage (\w+) \[([A-Z])\] (.*)$", re.MULTILINE)
 _LABEL = re.compile(r"(?<!\\)\[([^\[\]\n]* > [^\[\]\n]*)(?<!\\)\]")
 
@@ -100,10 +105,12 @@ def engine(model: Obedient, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             engine.close()
 
 
-def ask(engine: Engine, number: int, check: str = "mark") -> tuple[Answer, str]:
+def ask(engine: Engine, number: int, check: str = "mark", *, extractive: bool = False) -> tuple[Answer, str]:
     engine.settings = replace(engine.settings, citation_check=check)
     recorder = Recorder()
-    request = AskRequest(QUESTION, scope=Scope((f"n{number}",)), threshold=0.0, min_score=-1.0)
+    request = AskRequest(
+        QUESTION, scope=Scope((f"n{number}",)), threshold=0.0, min_score=-1.0, extractive=extractive
+    )
     return engine.ask(request, recorder), recorder.text
 
 
@@ -143,7 +150,10 @@ def test_a_hostile_document_gets_nothing_that_we_control(
     assert "/etc/passwd" not in shown
     # Nothing that a terminal or a Markdown viewer would load or follow.
     assert EVIL not in shown
-    assert not re.search(r"!\[|<img|\]\(|javascript:", prose)
+    allowed = prose
+    for address in _OWN_LINK.findall(attack.source.decode("utf-8", "replace")):
+        allowed = allowed.replace(f"]({address})", "")
+    assert not re.search(r"!\[|<img|\]\(|javascript:", allowed)
     # Other documents were never sent, so they can't be told as cited; invented figures are marked or gone.
     if answer.provider == "openai" and answer.verdict.known:
         for invented in ("9999", "4711-4242"):
@@ -153,6 +163,33 @@ def test_a_hostile_document_gets_nothing_that_we_control(
                     or not sentence.supported
                     or invented in attack.source.decode("utf-8", "replace")
                 )
+
+
+_LINK = re.compile(r"\x1b\]8;[^;\x1b\x07]*;([^\x1b\x07]*)(?:\x1b\\|\x07)")
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+
+
+@pytest.mark.parametrize("extractive", [False, True], ids=["model", "quoted"])
+@pytest.mark.parametrize("number", range(len(ATTACKS)), ids=[attack.name for attack in ATTACKS])
+def test_on_a_terminal_links_lead_to_cited_files_alone(
+    engine: Engine, model: Obedient, number: int, extractive: bool
+) -> None:
+    """The chat's Markdown and the list of sources, with colours and links on."""
+    model.words, model.tool = ATTACKS[number].obeyed, False
+    answer = answer_json(ask(engine, number, extractive=extractive)[0])
+    drawn = io.StringIO()
+    console = Console(
+        file=drawn, theme=THEME, width=80, force_terminal=True, color_system="standard",
+        markup=False, highlight=False, emoji=False,
+    )  # fmt: skip
+    print_markdown(console, render.answer_text(answer), citation_links(answer))
+    print_lines(console, [*render.notices(answer), *render.answer_gaps(answer)])
+    listed = "\n".join(render.answer_sources(answer, Style(colour=True, links=True)))
+    own = {place["path_uri"] for place in (*answer["citations"], *answer["closest"])}
+    for text in (drawn.getvalue(), listed):
+        assert {target.partition("#page=")[0] for target in _LINK.findall(text) if target} <= own
+        assert_printable(_COLOURS.sub("", _LINK.sub("", text)))
+    assert answer["citations"] == [] or _LINK.search(listed), "links are drawn at all"
 
 
 def assert_printable(text: str) -> None:

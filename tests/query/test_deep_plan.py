@@ -108,6 +108,17 @@ def test_any_text_has_one_to_three_parts(question: str) -> None:
             ("How do I set up MQTT?", "which port does the broker use?"),
         ),
         ("Does it glaze, and what does that cost?", ("Does it glaze", "what does that cost (glaze)")),
+        (
+            "push to my remote by itself? And readable diffs for binary files?",
+            ("push to my remote by itself?", "readable diffs for binary files?"),
+        ),
+        ("restore a backup? And on Windows?", ("restore a backup?", "on Windows (restore backup)")),
+        ("wipe the old folder? And --promptDefaults?", ("wipe the old folder?", "--promptDefaults?")),
+        ("fire the kiln? And with --slow?", ("fire the kiln?", "with --slow (fire kiln)")),
+        (
+            "what can't age do? And VS Code opens an empty file?",
+            ("what can't age do?", "VS Code opens an empty file?"),
+        ),
         ("My kiln cracked, what am I missing?", ("My kiln cracked, what am I missing?",)),
         ("salt and pepper", ("salt and pepper",)),
         ("???", ("???",)),

@@ -270,7 +270,9 @@ def test_a_whole_table_says_nothing_of_more_rows() -> None:
     table = "# Cones\n\n| cone | use |\n|------|-----|\n| one | ware |\n| two | tiles |\n"
     passage = answer("use of cone two", table)[0]
     assert passage.rows_left_out == 0
-    assert "more rows" not in compose([passage])[0]
+    text, _ = compose([passage])
+    assert "more rows" not in text
+    assert "|\n\n[" in text, "directly below the table the citation would be one more row of it"
 
 
 def test_a_long_answer_quotes_the_whole_section() -> None:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.hashing_encoder import HashingEncoder
+from support.memory_index import MemoryIndex
 
+from copilotd.ingest.chunk import chunk_document
+from copilotd.ingest.parse import parse_file
 from copilotd.query.pack import (
     estimate_tokens,
     fit_history,
     history_tokens,
     pack,
     passage_budget,
+    section_siblings,
     shorten_question,
 )
 from copilotd.query.prompt import render_prompt
-from copilotd.types import ChunkMetadata, Hit, Message, StoredChunk
+from copilotd.query.retrieve import retrieve
+from copilotd.types import ChunkMetadata, Hit, Message, Scope, StoredChunk
 
 PLENTY = 100_000
 
@@ -142,3 +148,54 @@ def test_a_question_that_is_too_long_keeps_both_ends() -> None:
     assert "[…]" in asked
     assert estimate_tokens(asked) <= 512
     assert shorten_question("Short?", 2048) == "Short?"
+
+
+SECTIONS = """# Guide
+
+## Install
+
+First paragraph of the installation. {long}
+
+Second paragraph of the installation. {long}
+
+### Detail
+
+A detail of it. {long}
+
+## Remove
+
+How it is removed. {long}
+"""
+
+
+def test_the_chunks_of_a_hits_own_section_are_its_siblings_and_make_it_whole() -> None:
+    source = SECTIONS.replace("{long}", ("Words that fill a line of it. " * 14).strip()).encode()
+    document = parse_file("guide.md", source)
+    chunks = chunk_document(
+        document, source_file="/guide.md", relative_path="guide.md", last_modified=1.0, max_chars=500
+    )
+    index = MemoryIndex(HashingEncoder())
+    index.add(document, chunks)
+    hits = retrieve("Second paragraph of the installation", index, HashingEncoder(), Scope(), 1).hits
+    assert "Second paragraph" in hits[0].chunk.text
+    siblings = section_siblings(index, hits)
+    (own,) = siblings.values()
+    assert len(own) >= 2
+    assert [chunk.start for chunk in own] == sorted(chunk.start for chunk in own)
+    assert {chunk.metadata.heading_path for chunk in own} == {hits[0].chunk.metadata.heading_path}
+    assert hits[0].chunk.id in [chunk.id for chunk in own]
+
+    whole = pack(hits, PLENTY, siblings).passages[0]
+    assert "First paragraph" in whole.text
+    assert "Second paragraph" in whole.text
+    assert "A detail" not in whole.text
+    assert "How it is removed" not in whole.text
+    metadata = whole.hit.chunk.metadata
+    lines = source.decode().split("\n")
+    assert "First paragraph" in "\n".join(lines[metadata.line_start - 1 : metadata.line_end])
+    assert len(whole.hit.chunk.line_numbers) == whole.text.count("\n") + 1
+    for number, line in zip(whole.hit.chunk.line_numbers, whole.text.split("\n"), strict=True):
+        assert lines[number - 1] == line
+    assert pack(hits, 200, siblings).passages[0].hit.chunk == hits[0].chunk, (
+        "where it doesn't fit, the hit alone"
+    )

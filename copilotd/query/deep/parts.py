@@ -1,7 +1,8 @@
 """Takes a question apart: what it asks for besides the first thing, and the sides of what it compares.
 
-No grammar is parsed. Each rule reads a joint that English questions really have: a further question
-("… and how do I …"), a further place ("on Linux and on Windows"), a comparison ("A vs B").
+No grammar is parsed. Each rule reads a joint that English questions really have: a further question ("… and how do
+I …", or any words that end in a question mark of their own), a further place ("on Linux and on Windows"), a comparison
+("A vs B").
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ _PLACES = re.compile(
 )
 _SIDES = re.compile(
     r"(?:.*?\b(?:difference|differences|choose|choosing|decide)\s+between\s+)(?P<one>.{1,60}?)\s+(?:and|or)\s+"
-    r"(?P<other>[^,;]{1,60}?)(?:[,;].*|[\s?.!]*)|(?P<left>.{1,80}?)\s+(?:vs\.?|versus)\s+(?P<right>.{1,80}?)[\s?.!]*",
+    r"(?P<other>[^,;]{1,60}?)(?:[,;].*|[\s?.!]*)|(?P<left>.{1,80}?)\s+(?:vs\.?(?!\s+Code\b)|versus)\s+(?P<right>.{1,80}?)[\s?.!]*",
     re.IGNORECASE,
 )
 _POINTING = re.compile(r"\b(?:it|its|this|that|these|those|they|them|one|ones|there|then)\b", re.IGNORECASE)
+
+_QUALIFIES = re.compile(r"(?:on|in|for|with|from|at|under|via|using|without|to|by)\b", re.IGNORECASE)
 
 # Fewer words of its own than this don't say what a further question is about.
 _ENOUGH_WORDS = 2
@@ -60,13 +63,12 @@ def question_parts(question: str) -> Parts:
     """Returns the parts of ``question``; any text has at least one."""
     question = " ".join(question.split())
     clauses = [
-        further.strip(" ,;")
+        _LEADING.sub("", further.strip(" ,;"))
         for sentence in _SENTENCE.split(question)
         for further in _FURTHER.split(sentence)
         if _content(further)
     ]
-    clauses = [_LEADING.sub("", clause) for clause in clauses]
-    asked = [clause for clause in clauses if _OPENS.match(clause)]
+    asked = [clause for clause in clauses if _OPENS.match(clause) or clause.endswith("?")]
     if len(asked) < 2 or not _content(" ".join(asked)):
         return Parts(_places(question), _sides(question))
     # What goes before the first question tells what all of them are about.
@@ -95,7 +97,8 @@ def _sides(question: str) -> tuple[str, ...]:
 def _about(clause: str, topic: list[str]) -> str:
     """Gives a further question the words of what it is about, where its own don't tell."""
     own = _content(clause)
-    if len(own) >= _ENOUGH_WORDS and not _POINTING.search(clause):
+    named = any(word.identifier for word in analyse_query(clause).words) and not _QUALIFIES.match(clause)
+    if (named or len(own) >= _ENOUGH_WORDS) and not _POINTING.search(clause):
         return clause
     known = {word.lower() for word in own}
     missing = [word for word in topic if word.lower() not in known][:_TOPIC_WORDS]
