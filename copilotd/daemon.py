@@ -14,7 +14,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from copilotd import __version__
 from copilotd.backend import BuildService, Service, build_service
@@ -42,6 +43,7 @@ PLACES_CHECK_S = 5.0
 """How often to look whether the socket and the index are still there."""
 
 _REQUESTS_END_S = 0.5
+_CHORE_AGAIN_S = 5.0
 
 # How often the service manager is told what the daemon does: while that changes fast, and later.
 _TELL_STARTING_S, _TELL_S = 1.0, 30.0
@@ -144,8 +146,8 @@ class Daemon:
         for warning in self.settings.warnings:
             log.warning("event=settings note=%r", warning)
         threading.Thread(target=self._build_in_thread, name="build", daemon=True).start()
-        work = (_feed_watchdog(), self._watch_places(self._premises), self._tell_manager())
-        chores = [self._loop.create_task(chore) for chore in work]
+        work = (_feed_watchdog, partial(self._watch_places, self._premises), self._tell_manager)
+        chores = [self._loop.create_task(_keep_up(chore)) for chore in work]
         await self._stopping.wait()
         for chore in chores:
             chore.cancel()
@@ -318,6 +320,16 @@ class Daemon:
 def _announce(text: str) -> None:
     notify(STATUS=text)
     log.info("event=state note=%r", text)
+
+
+async def _keep_up(chore: Callable[[], Awaitable[None]]) -> None:
+    """Does a chore until it is done; where it fails, once more after a while."""
+    while True:
+        try:
+            return await chore()
+        except Exception:
+            log.exception("event=chore_failed")
+            await asyncio.sleep(_CHORE_AGAIN_S)
 
 
 async def _feed_watchdog() -> None:

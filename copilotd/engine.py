@@ -106,7 +106,7 @@ class Engine:
         )
         model = self._models.located
         planner = None if model is None else make_planner(model.fingerprint, model.folder)
-        self._writer = Writer(str(settings.index_dir))
+        self._writer = Writer(str(settings.index_dir), self._note_error)
         self._census = Census(self._store, self._writer)
         self._embedder = Embedder(self._store, self._writer, self._note_error)
         self._reader = FileReader(
@@ -155,7 +155,9 @@ class Engine:
         )
         self._watcher = None
         if background:
-            self._watcher = Watcher(self._loop.wake, cookies=Cookies(settings.index_dir / "cookies"))
+            self._watcher = Watcher(
+                self._loop.wake, on_death=self._note_error, cookies=Cookies(settings.index_dir / "cookies")
+            )
             self._reconciler.trust(self._watcher)
         self._planner = planner
         self.conversations = Conversations(settings.index_dir / FOLDER, keep=settings.max_conversations)

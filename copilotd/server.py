@@ -92,19 +92,27 @@ class Server:
                 log.warning("event=accept_failed reason=%r", error.strerror)
                 await asyncio.sleep(0.1)
                 continue
-            connection.setblocking(False)
-            refusal = self._refuse(connection)
-            if refusal is not None:
-                with contextlib.suppress(OSError):
-                    connection.send(wire.encode_error(None, refusal))
+            try:
+                self._admit(connection)
+            except Exception:
+                # One client's misfortune: a daemon that no longer accepts could not even be stopped.
+                log.exception("event=admit_failed")
                 connection.close()
-                continue
-            client = Session(self, connection)
-            self._clients.add(client)
-            task = loop.create_task(client.run(), name=f"client-{connection.fileno()}")
-            self._client_tasks.add(task)
-            task.add_done_callback(self._client_tasks.discard)
-            task.add_done_callback(partial(self._forget, client))
+
+    def _admit(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        refusal = self._refuse(connection)
+        if refusal is not None:
+            with contextlib.suppress(OSError):
+                connection.send(wire.encode_error(None, refusal))
+            connection.close()
+            return
+        client = Session(self, connection)
+        self._clients.add(client)
+        task = asyncio.get_running_loop().create_task(client.run(), name=f"client-{connection.fileno()}")
+        self._client_tasks.add(task)
+        task.add_done_callback(self._client_tasks.discard)
+        task.add_done_callback(partial(self._forget, client))
 
     def _forget(self, session: Session, _task: asyncio.Task[None]) -> None:
         self._clients.discard(session)

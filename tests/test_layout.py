@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__version__", "errors", "types", "text"}),
     frozenset({"paths", "wire"}),
-    frozenset({"settings", "logs", "notify", "lock", "units", "daemon_info", "activation"}),
+    frozenset({"settings", "logs", "notify", "lock", "units", "daemon_info", "activation", "supervise"}),
     frozenset({"ingest", "embed", "index", "llm"}),
     frozenset({"update", "query", "conversation"}),
     frozenset(

@@ -18,13 +18,14 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from copilotd.ingest.cookie import Cookies
 from copilotd.ingest.events import Change, Event, EventSource, open_source
 from copilotd.ingest.ignore import IGNORE_FILES, MARKER_FILES
 from copilotd.ingest.scan import Changes, Scanner
+from copilotd.supervise import Worker
 from copilotd.text import printable
 from copilotd.types import Root
 
@@ -111,6 +112,7 @@ class Watcher:
     Args:
         on_wake: Called with a root's id, on the watcher's thread; should only set something.
         poll_s: How often roots without notices are woken.
+        on_death: Told where the watcher's thread died and was started again.
         cookies: What tells that all notices of earlier changes were taken; without it none are trusted.
         open_source: Opens where the notices come from.
     """
@@ -120,11 +122,13 @@ class Watcher:
         on_wake: Callable[[int], None],
         *,
         poll_s: float = 5.0,
+        on_death: Callable[[str], None] = lambda _: None,
         cookies: Cookies | None = None,
         open_source: Callable[[Callable[[Event], None]], EventSource] = open_source,
     ) -> None:
         self._on_wake = on_wake
         self._poll_s = poll_s
+        self._on_death = on_death
         self._cookies = cookies
         self._cookie_token = 0
         self._open_source = open_source
@@ -136,12 +140,12 @@ class Watcher:
         self._inbox: deque[Event | tuple[int, _Watched | None]] = deque()
         self._filled = threading.Condition()
         self._closing = False
-        self._thread: threading.Thread | None = None
+        self._thread: Worker | None = None
 
     def start(self) -> None:
         """Starts the watcher's thread; a second call does nothing."""
         if self._thread is None and not self._closing:
-            self._thread = threading.Thread(target=self._run, name="copilot-watch", daemon=True)
+            self._thread = Worker("watcher", self._run, on_death=self._on_death, mend=self._watch_anew)
             self._thread.start()
 
     def add(self, root: Root, scanner: Scanner, *, poll: bool = False) -> None:
@@ -166,8 +170,6 @@ class Watcher:
         watched = self._roots.get(root_id)
         if watched is None:
             return "failed: not a watched root"
-        if self._thread is not None and not self._thread.is_alive() and not self._closing:
-            return "failed: the watcher's thread has died"
         return watched.health
 
     def changes(self, root_id: int, timeout_s: float) -> Changes | None:
@@ -208,7 +210,7 @@ class Watcher:
         with self._filled:
             self._closing = True
             self._filled.notify()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._thread is not None:
             self._thread.join(2.0)
 
     # ------------------------------------------------------------------------ the watcher's thread
@@ -327,19 +329,31 @@ class Watcher:
         """Looks for what sends no notice: dead threads, roots that came, went or were replaced."""
         if self._source is not None and not self._source.is_alive():
             _log.warning("the thread that receives file system events has died; watching starts anew")
-            self._folder_of.clear()
-            self._source.close()
-            self._source = None
-            self._cookie_token = 0
-            for watched in current.values():
-                watched.distrust()
-                watched.tokens.clear()
-                watched.identity = None
-                watched.retry_at = 0.0
+            self._close_source(current.values())
         for watched in current.values():
             if time.monotonic() >= watched.retry_at and _identity(watched.root.path) != watched.identity:
                 self._disarm(watched)
                 self._arm_root(watched)
+
+    def _close_source(self, watched_roots: Iterable[_Watched]) -> None:
+        """Forgets every watch; each root gets new ones when it is looked at."""
+        self._folder_of.clear()
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+        self._cookie_token = 0
+        for watched in watched_roots:
+            watched.distrust()
+            watched.tokens.clear()
+            watched.identity = None
+            watched.retry_at = 0.0
+
+    def _watch_anew(self) -> None:
+        """After the thread died: what it had in hand is not known, so nothing that was noted is trusted."""
+        roots = dict(self._roots)
+        self._close_source(roots.values())
+        for root_id, watched in roots.items():
+            self._put((root_id, watched))
 
     def _wake(self, current: dict[int, _Watched]) -> None:
         for root_id, watched in current.items():

@@ -11,6 +11,7 @@ from copilotd.embed.encoder import load_encoder
 from copilotd.embed.models import LocatedModel
 from copilotd.errors import CopilotError, ShuttingDown
 from copilotd.index.store import Store
+from copilotd.supervise import Worker
 from copilotd.types import Encoder, Reranker
 from copilotd.update.embedder import Embedder
 from copilotd.update.read import FileReader
@@ -79,7 +80,8 @@ class ModelLoader:
         except CopilotError as error:
             self.error = error.message
             on_error(error.message)
-        except Exception as error:
+        except BaseException as error:
+            # Whatever ended it: nobody must wait for a model that doesn't come.
             _log.exception("model could not be loaded")
             self.error = f"The embedding model could not be loaded: {error}"
             on_error(self.error)
@@ -120,7 +122,7 @@ class ReconcileLoop:
         self._stop = threading.Event()
         self.swept = threading.Event()
         self.unplanned = 0
-        self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
+        self._thread = Worker("reconciler", self._run, on_death=on_error)
 
     def start(self) -> None:
         """Starts with a look at every root."""
@@ -137,9 +139,7 @@ class ReconcileLoop:
         with self._condition:
             self._stop.set()
             self._condition.notify_all()
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._thread.join(timeout_s)
 
     def _run(self) -> None:
         pause, periodic, trimmed = min(_FIRST_PAUSE_S, self._reconcile_s), 0, time.monotonic()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copilotd.embed.tokens import pack_tokens
 from copilotd.errors import CopilotError, ShuttingDown
 from copilotd.index.store import Store
+from copilotd.supervise import Worker
 from copilotd.types import Encoder, TokenEncoder
 from copilotd.update.writer import Writer
 
@@ -44,7 +45,7 @@ class Embedder:
         self._postponed: dict[bytes, float] = {}
         self._questions = 0
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="embedder", daemon=True)
+        self._thread = Worker("embedder", self._run, on_death=on_error)
         self._thread.start()
 
     @property
@@ -105,8 +106,7 @@ class Embedder:
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while not self._stopping:

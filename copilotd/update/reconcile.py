@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 from copilotd.errors import ShuttingDown
 from copilotd.index.store import Store, StoredRoot
@@ -24,6 +25,7 @@ from copilotd.ingest.parse import parser_for, supported_suffixes
 from copilotd.ingest.plan import plan
 from copilotd.ingest.scan import Scanner
 from copilotd.ingest.watch import Watcher
+from copilotd.supervise import Worker
 from copilotd.types import Add, IndexedFile, Move, Remove, Root, RootState, ScanResult, SourceFile, Update
 from copilotd.update.embedder import Embedder
 from copilotd.update.read import Applied, FileReader, Outcome
@@ -157,9 +159,15 @@ class Reconciler:
         self._rate_since = 0.0
         self._rate_applied = 0
         self._retry_at: dict[int, float] = {}
+        self._in_hand: dict[bool, Key] = {}
         self._stopping = False
         self._workers = [
-            threading.Thread(target=self._run, args=(isolated,), name=f"reader-{name}", daemon=True)
+            Worker(
+                f"reader-{name}",
+                partial(self._run, isolated),
+                on_death=on_error,
+                mend=partial(self._drop_in_hand, isolated),
+            )
             for isolated, name in ((False, "text"), (True, "isolated"))
         ]
         for stored in store.roots():
@@ -180,10 +188,8 @@ class Reconciler:
             self._stopping = True
             self._condition.notify_all()
         until = time.monotonic() + timeout_s
-        for worker in self._workers:
-            if worker.ident is not None:
-                worker.join(max(0.0, until - time.monotonic()))
-        return not any(worker.is_alive() for worker in self._workers)
+        ended = [worker.join(until - time.monotonic()) for worker in self._workers]
+        return all(ended)
 
     # --------------------------------------------------------------------------------------- roots
 
@@ -602,9 +608,25 @@ class Reconciler:
                         self._bring_up_to_date(key, work)
                         work.started = time.monotonic()
                         self._working[key] = work
+                        self._in_hand[isolated] = key
                         return key, work
                 self._condition.wait(1.0)
         return None
+
+    def _drop_in_hand(self, isolated: bool) -> None:
+        """Gives back the file that a reader died of, to be tried again later."""
+        with self._condition:
+            key = self._in_hand.pop(isolated, None)
+            if key is None or self._working.pop(key, None) is None:
+                return
+            watch = self._watches.get(key[0])
+            if watch is not None:
+                watch.unsettled.add(key[1])
+                watch.settled_files = None
+                self._retry_at[key[0]] = time.monotonic() + _FAILED_RETRY_S
+            if key in self._todo:
+                self._enqueue(key, self._todo[key])
+            self._condition.notify_all()
 
     def _bring_up_to_date(self, key: Key, work: Work) -> None:
         """Bases the work on what the catalog knows by now: other work may have been done since the look.

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from copilotd.errors import IndexError_, ShuttingDown
+from copilotd.supervise import Worker
 
 _T = TypeVar("_T")
 _Job = tuple[int, int, "Callable[[], Any] | None", "Future[Any] | None"]
@@ -21,13 +22,14 @@ class Writer:
 
     Args:
         place: The index folder, for messages.
+        on_death: Told where the thread died and was started again.
 
     Attributes:
         trouble: Why the index can't be written just now (a full disk, say); empty while it can.
         jobs: How many have ended; changes before whoever waits for one knows that it has.
     """
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, on_death: Callable[[str], None] = lambda _: None) -> None:
         self.trouble = ""
         self.jobs = 0
         self._place = place
@@ -35,7 +37,8 @@ class Writer:
         self._order = itertools.count()
         self._closed = False
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._in_hand: Future[Any] | None = None
+        self._thread = Worker("writer", self._run, on_death=on_death, mend=self._drop_in_hand)
         self._thread.start()
 
     def run(self, job: Callable[[], _T], *, urgent: bool = True) -> _T:
@@ -44,7 +47,7 @@ class Writer:
         Raises:
             ShuttingDown: The writer is closed.
         """
-        if threading.current_thread() is self._thread:
+        if self._thread.is_current():
             return job()
         future: Future[_T] = Future()
         with self._lock:
@@ -66,14 +69,14 @@ class Writer:
             if not self._closed:
                 self._closed = True
                 self._jobs.put((-1, 0, None, None))
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while True:
             _, _, job, future = self._jobs.get()
             if job is None or future is None:
                 break
+            self._in_hand = future
             try:
                 result = job()
             except BaseException as error:
@@ -89,3 +92,10 @@ class Writer:
             _, _, _, waiting = self._jobs.get_nowait()
             if waiting is not None:
                 waiting.set_exception(ShuttingDown("The daemon is stopping."))
+
+    def _drop_in_hand(self) -> None:
+        """Nobody must wait for ever for a job that the thread died of; what it had begun is rolled back by SQLite."""
+        future = self._in_hand
+        if future is not None and not future.done():
+            self.jobs += 1
+            future.set_exception(IndexError_("The index's writer failed; it was started again.", "ask again"))

@@ -519,6 +519,29 @@ def test_a_failing_wake_does_not_end_the_watch(tmp_path: Path, caplog: pytest.Lo
     assert "waking root 1 failed" in caplog.text
 
 
+def test_a_thread_that_dies_is_started_again_and_watches_everything_anew(tmp_path: Path) -> None:
+    wakes = Wakes()
+    deaths: list[str] = []
+
+    def die_once(root_id: int) -> None:
+        if not deaths:
+            raise SystemExit
+        wakes(root_id)
+
+    watcher = Watcher(die_once, on_death=deaths.append)
+    scanner = make_scanner(tmp_path)
+    watcher.add(scanner.root, scanner)
+    watcher.start()
+    # The root is woken once more, since nobody knows what was lost.
+    assert wakes.wait_beyond(0)
+    assert deaths == ["The watcher thread failed (SystemExit) and was started again."]
+    before = wakes.count()
+    write(tmp_path / "below" / "a.md")
+    assert wakes.wait_beyond(before)
+    assert watcher.health(1) == "events"
+    watcher.close()
+
+
 @LINUX_ONLY
 def test_close_is_quick_idempotent_and_leaves_nothing(tmp_path: Path) -> None:
     for index in range(50):
