@@ -216,6 +216,7 @@ class Answering:
             clock=clock,
             grounding=replace(self._grounding(encoder), follow_ups=True, history=request.history),
             own=self._models.calibrated(encoder),
+            reranker=self._models.reranker,
         )
         answer = answer_deeply(question, means)
         return answer, seen[-1]

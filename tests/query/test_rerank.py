@@ -11,6 +11,7 @@ from support.memory_index import MemoryIndex
 
 from copilotd.ingest.chunk import chunk_document
 from copilotd.ingest.parse import parse_file
+from copilotd.query.deep.parallel import parallel_retrieve
 from copilotd.query.retrieve import WEIGHTS, retrieve
 from copilotd.types import Float32Array, Scope
 
@@ -60,3 +61,15 @@ def test_what_it_prefers_comes_first_and_the_parts_add_up(index: MemoryIndex) ->
 def test_without_one_nothing_changes(index: MemoryIndex) -> None:
     for hit in retrieve("kiln", index, HashingEncoder(), Scope(), 5).hits:
         assert "rerank" not in hit.details
+
+
+def test_deep_search_has_every_query_reranked(index: MemoryIndex) -> None:
+    plain = parallel_retrieve(["kiln part fired", "some day"], index, HashingEncoder(), Scope(), asked=1)
+    wanted = plain.question.hits[3].chunk.metadata.section_heading
+    judge = Prefers(f"> {wanted}\n")
+    found = parallel_retrieve(
+        ["kiln part fired", "some day"], index, HashingEncoder(), Scope(), asked=1, reranker=judge
+    )
+    assert found.hits[0].chunk.metadata.section_heading == wanted
+    assert all("rerank" in hit.details for one in found.retrievals for hit in one.hits)
+    assert all("rerank" not in hit.details for hit in plain.hits)

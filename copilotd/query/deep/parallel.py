@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from copilotd.query.retrieve import retrieve_batch
-from copilotd.types import Encoder, Hit, IndexReader, Retrieval, Scope
+from copilotd.types import Encoder, Hit, IndexReader, Reranker, Retrieval, Scope
 
 TOP_K = 6
 MIN_SCORE = 0.35
@@ -44,6 +44,7 @@ def parallel_retrieve(
     min_score: float = MIN_SCORE,
     asked: int = 0,
     earlier: Gathered | None = None,
+    reranker: Reranker | None = None,
 ) -> Gathered:
     """Returns the passages of all ``queries``, embedded in one batch and searched in one call.
 
@@ -57,8 +58,9 @@ def parallel_retrieve(
         asked: How many of the first queries are the question's own words. Of theirs nothing is left out: the gate
             judges them by more than a cosine, and an identifier found by its letters has a low one.
         earlier: What was found before; of it only what the index still holds stays.
+        reranker: Reads the best hits of each query once more; None where none is set.
     """
-    found = retrieve_batch(queries, index, encoder, scope, top_k)
+    found = retrieve_batch(queries, index, encoder, scope, top_k, reranker=reranker)
     found[asked:] = [
         replace(one, hits=tuple(hit for hit in one.hits if hit.dense is None or hit.dense >= min_score))
         for one in found[asked:]

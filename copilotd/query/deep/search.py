@@ -30,6 +30,7 @@ from copilotd.types import (
     Hit,
     IndexReader,
     Provider,
+    Reranker,
     Retrieval,
     Scope,
     Verdict,
@@ -87,6 +88,7 @@ class Means:
         clock: Times the steps.
         grounding: How a model's answer is checked.
         own: The user's own coefficients of the gate.
+        reranker: The reranking model; None where none is set.
     """
 
     look: Look
@@ -98,6 +100,7 @@ class Means:
     clock: Clock = field(default_factory=Clock)
     grounding: Grounding = field(default_factory=Grounding)
     own: Calibration | None = None
+    reranker: Reranker | None = None
 
 
 class Searcher:
@@ -234,6 +237,7 @@ class Searcher:
             min_score=max(question.min_score, question.floor),
             asked=asked,
             earlier=earlier,
+            reranker=self._means.reranker,
         )
 
     def _step(self, stage: str, message: str) -> None:
