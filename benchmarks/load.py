@@ -43,6 +43,7 @@ class Load:
     p95: float
     p99: float
     status_p50: float
+    status_p99: float
     status_max: float
 
 
@@ -96,9 +97,11 @@ def measure(
     status_times: list[float] = json.loads(probe.communicate()[0])
     ordered, of_status = sorted(times), sorted(status_times)
     p50, p95, p99 = (round(share(ordered, percent), 1) for percent in (50, 95, 99))
-    status_p50, status_max = (round(share(of_status, percent), 1) for percent in (50, 100))
+    status_p50, status_p99, status_max = (round(share(of_status, percent), 1) for percent in (50, 99, 100))
     rate = round(len(ordered) / took, 1)
-    return Load(method, clients, len(ordered), len(failures), rate, p50, p95, p99, status_p50, status_max)
+    return Load(
+        method, clients, len(ordered), len(failures), rate, p50, p95, p99, status_p50, status_p99, status_max
+    )
 
 
 def probe_status(socket: str, seconds: float) -> None:
@@ -165,11 +168,13 @@ def main() -> None:
         return
     print(" · ".join(f"{name} {value}" for name, value in machine().items()))
     print(f"longest status while the model loads: {loading} ms\n")
-    print("  method  clients  requests  errors    /s      p50      p95      p99   status p50   max (ms)")
+    print(
+        "  method  clients  requests  errors    /s      p50      p95      p99   status p50      p99      max (ms)"
+    )
     for load in loads:
         print(
             f"  {load.method:<8}{load.clients:>6}{load.requests:>10}{load.errors:>8}{load.per_second:>8}"
-            f"{load.p50:>9}{load.p95:>9}{load.p99:>9}{load.status_p50:>11}{load.status_max:>9}"
+            f"{load.p50:>9}{load.p95:>9}{load.p99:>9}{load.status_p50:>11}{load.status_p99:>9}{load.status_max:>9}"
         )
 
 

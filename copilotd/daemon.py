@@ -343,5 +343,6 @@ def _limits(settings: Settings) -> Limits:
     return Limits(
         message_bytes=settings.max_message_bytes,
         connections=settings.max_connections,
+        all_requests=settings.max_requests,
         request_s=settings.request_timeout_s,
     )

@@ -51,6 +51,11 @@ class Server:
         """How many clients are connected."""
         return len(self._clients)
 
+    @property
+    def overloaded(self) -> bool:
+        """Whether as many requests have no reply yet as may."""
+        return len(self.request_tasks) >= self.limits.all_requests
+
     def start(self, listening: socket.socket) -> None:
         """Begins to accept; ``listening`` is bound, listening and non-blocking, and stays the caller's."""
         self._accepting = asyncio.get_running_loop().create_task(self._accept(listening), name="accept")

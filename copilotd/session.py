@@ -53,6 +53,8 @@ class Limits:
         message_bytes: Length of a request.
         connections: Clients at once.
         open_requests: Requests without a reply, a connection.
+        all_requests: Requests without a reply, of all connections; those of ``always`` are taken all the same.
+        always: Methods that cost next to nothing and say what is going on.
         outbox_bytes: Bytes waiting for a slow reader before its requests are held up.
         message_s: Time for a message from its first byte to its newline.
         idle_s: Time a connection may stay without a request.
@@ -64,6 +66,8 @@ class Limits:
     message_bytes: int = wire.MAX_REQUEST_BYTES
     connections: int = 256
     open_requests: int = 64
+    all_requests: int = 1024
+    always: frozenset[str] = frozenset({"hello", "status", "shutdown"})
     outbox_bytes: int = 1 << 20
     message_s: float = 30.0
     idle_s: float = 3600.0
@@ -220,6 +224,11 @@ class Session:
             refusal = ShuttingDown("The daemon is stopping.", "copilot start")
         elif len(self._requests) >= self._limits.open_requests:
             refusal = Busy(f"{self._limits.open_requests} requests of this connection have no reply yet.")
+        elif request.method not in self._limits.always and self._server.overloaded:
+            refusal = Busy(
+                f"{self._limits.all_requests} requests wait for a reply already.",
+                "Try again in a moment, or raise MAX_REQUESTS.",
+            )
         if refusal is not None:
             self._outbox.put(self._wire.encode_error(request.id, refusal))
             return

@@ -184,6 +184,7 @@ class Settings:
     log_level: str = _setting(_one_of(*LOG_LEVELS, fold=str.upper), "INFO", live=True)
     max_message_bytes: int = _setting(_whole(1024, 2**30), 1_048_576, live=True)
     max_connections: int = _setting(_whole(1, 10_000), 256, live=True)
+    max_requests: int = _setting(_whole(1, 100_000), 1024, live=True)
     request_timeout_s: float = _setting(_number(1, 86_400), 600.0, live=True)
 
     warnings: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from support.shared import REPOSITORY
 
 from copilotd.api.service import Service
 from copilotd.daemon_info import DaemonInfo
-from copilotd.errors import CopilotError, RootNotFound, SectionNotFound, UsageError
+from copilotd.errors import Cancelled, CopilotError, RootNotFound, SectionNotFound, UsageError
 from copilotd.outbox import Outbox
 from copilotd.server import RequestContext
 
@@ -241,3 +241,13 @@ def test_a_conversation_is_listed_shown_and_deleted(api: Api, docs: Path) -> Non
 )
 def test_what_names_no_conversation_is_refused(api: Api, method: str, params: dict[str, Any]) -> None:
     assert api.refused(method, **params).code == "usage"
+
+
+def test_a_request_that_was_cancelled_while_it_waited_for_a_thread_costs_nothing(api: Api) -> None:
+    async def call() -> Any:
+        context = RequestContext(1, "check", threading.Event(), Outbox(asyncio.get_running_loop(), 1 << 20))
+        context.cancelled.set()
+        return await api.service.handlers["check"]({}, context)
+
+    with pytest.raises(Cancelled):
+        asyncio.run(call())

@@ -62,6 +62,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     limits = Limits()
     for words in (
         f"`MAX_CONNECTIONS` ({limits.connections})",
+        f"`MAX_REQUESTS` ({limits.all_requests})",
         f"`REQUEST_TIMEOUT_S` ({limits.request_s:g})",
         f"on one connection | {limits.open_requests} |",
         f"its newline | {limits.message_s:g} |",

@@ -424,6 +424,37 @@ def test_one_request_too_many_is_told_why(serve: Serve) -> None:
     assert (failure.id, failure.error.code) == (3, "busy")
 
 
+def test_too_many_requests_of_all_clients_are_told_why_and_status_is_answered(serve: Serve) -> None:
+    server = serve(Limits(all_requests=6), status=echo)
+    hogs = [server.connect() for _ in range(2)]
+    for hog in hogs:
+        for number in range(3):
+            hog.send(number, "wait")
+    wait_until(lambda: len(server.server.request_tasks) == 6)
+    other = server.connect()
+    refused = other.call("wait")
+    assert isinstance(refused, wire.Failure)
+    assert (refused.error.code, "MAX_REQUESTS" in refused.error.hint) == ("busy", True)
+    assert other.call("status") == wire.Result(1, {"echo": {}})
+    hogs[0].close()
+    wait_until(lambda: len(server.server.request_tasks) == 3)
+    assert other.call("echo") == wire.Result(1, {"echo": {}})
+
+
+def test_a_flood_of_cancelled_requests_leaves_nothing_behind(serve: Serve) -> None:
+    server = serve()
+    flood = server.connect()
+    for number in range(1000):
+        flood.send(number, "wait")
+        flood.socket.sendall(wire.encode_notification("cancel", {"id": number}))
+        reply = flood.receive()
+        assert isinstance(reply, wire.Failure)
+        assert (reply.id, reply.error.code) == (number, "cancelled")
+    assert server.connect().call("echo", n=1) == wire.Result(1, {"echo": {"n": 1}})
+    wait_until(lambda: not server.server.request_tasks)
+    assert all(not one._requests and not one._outbox._bytes for one in list(server.server._clients))
+
+
 def test_a_slow_reader_holds_its_worker_back_and_loses_nothing(serve: Serve) -> None:
     sent = 0
     total = 3000

@@ -45,6 +45,9 @@ _UNSETTLED_RETRY_S = 0.5
 _FAILED_RETRY_S = 10.0
 # How long forgetting a root waits for its files that are with a worker; what they give later is not stored.
 _FORGET_WAIT_S = 1.0
+# For so long, at least, this process has seen a root away before it takes the stored date's word for the rest: a
+# machine without a battery for its clock starts in another year.
+_SEEN_AWAY_NS = 3_600_000_000_000
 # How long the watcher may take to catch up, before looking at each file is the quicker way.
 _COOKIE_S = 0.2
 # What an urgent file may embed on the worker's own thread; more is left to the background.
@@ -78,6 +81,8 @@ class RootWatch:
         root: The root.
         scanner: Looks at it.
         suspended_ns: Since when it is not cited, as stored.
+        away: How long that was when this process first saw it away, ns, and when that was, monotonic. What
+            passes while the process runs is counted from there, so that setting the clock removes nothing.
         known: What the catalog holds, by relative path.
         outdated: Ids of files that must be parsed again.
         outdated_at: Monotonic time since when; what a worker took before it doesn't count.
@@ -106,6 +111,7 @@ class RootWatch:
     changes: int = 0
     unsettled: set[str] = field(default_factory=set)
     hidden: dict[str, int] = field(default_factory=dict)
+    away: tuple[int, float] | None = None
     removed: bool = False
 
 
@@ -366,7 +372,7 @@ class Reconciler:
         if scanned.state is RootState.OK:
             if watch.suspended_ns is not None:
                 self._writer.run(lambda: self._store.resume_root(root_id))
-                watch.suspended_ns = None
+                watch.suspended_ns = watch.away = None
                 _log.info("root is back path=%s", watch.root.path)
             return
         with self._condition:
@@ -388,11 +394,19 @@ class Reconciler:
             _log.warning(
                 "root is %s, its documents are not cited path=%s", scanned.state.value, watch.root.path
             )
-        elif now_ns - watch.suspended_ns > self._grace_ns:
+        elif self._grace_is_over(watch, now_ns - watch.suspended_ns):
             _log.warning(
                 "root stayed %s, its documents are removed path=%s", scanned.state.value, watch.root.path
             )
             self._remove(watch, [Remove(file) for file in known])
+
+    def _grace_is_over(self, watch: RootWatch, stored_ns: int) -> bool:
+        now = time.monotonic()
+        if watch.away is None:
+            watch.away = (max(0, stored_ns), now)
+        before_ns, since = watch.away
+        seen_ns = int((now - since) * 1e9)
+        return before_ns + seen_ns >= self._grace_ns and seen_ns >= min(self._grace_ns, _SEEN_AWAY_NS)
 
     def _hide(self, watch: RootWatch, files: Iterable[IndexedFile]) -> None:
         """What is gone is not cited, even while a full disk keeps its rows from being deleted."""
