@@ -21,8 +21,8 @@ from copilotd.types import BlockKind, Document
 # docutils copies the lines that are left at each list and title: 6 s for 50,000 lines that are nothing else.
 _MAX_LINES = 50_000
 _ADORNMENT = re.compile(r"\s*([!-/:-@\[-`{-~])\1{2,}\s*")
-_BORDER = re.compile(r"[-=+|\s]*[-=]{2}[-=+|\s]*")
-_GRID_HEADER = re.compile(r"\s*\+[=+]*=[=+]*\s*")
+_BORDER = re.compile(r"(?=[^=-]*+(?:-(?![-=])[^=-]*+)*+(?:=|--|-=))[-=+|\s]++")
+_GRID_HEADER = re.compile(r"\s*+\+(?=\+*+=)[=+]++\s*+")
 _ROLE = re.compile(r"``(?:[^`]|`(?!`))*+``|:[A-Za-z][\w.:+-]{0,60}:`(?![\s`])([^`]+)`")
 _ROLE_TARGET = re.compile(r"([^<>]*[^<>\s])\s*<[^<>]*>")
 _INLINE = re.compile(r"``|\*\*|(?<!\w)[*`|]|[*`|](?!\w)")

@@ -13,7 +13,7 @@ from support.hashing_encoder import HashingEncoder
 from copilotd.embed.models import LocatedModel
 from copilotd.engine import Engine
 from copilotd.settings import load_settings
-from copilotd.types import Answer, AskRequest, Encoder, Progress, SearchRequest, SearchResult
+from copilotd.types import Answer, AskRequest, Encoder, Progress, Provider, SearchRequest, SearchResult
 
 
 class Recorder:
@@ -49,6 +49,7 @@ def running_engine(
     encoder: Encoder | None = None,
     load: Callable[[LocatedModel], Encoder] | None = None,
     background: bool = False,
+    make_provider: Callable[[], Provider | None] = lambda: None,
     **settings: Any,
 ) -> Iterator[Engine]:
     """Starts an engine; a test that wants no threads of its own to look at folders leaves ``background`` off."""
@@ -58,6 +59,7 @@ def running_engine(
         load=load or (lambda _: chosen),
         locate=located(chosen.name, chosen.fingerprint),
         background=background,
+        make_provider=make_provider,
     )
     engine.start()
     try:

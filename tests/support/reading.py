@@ -82,12 +82,16 @@ class Reader:
 
 @contextmanager
 def reading(
-    folder: Path, files: Mapping[str, str | bytes] | None = None, *, chunk_size: int | None = None
+    folder: Path,
+    files: Mapping[str, str | bytes] | None = None,
+    *,
+    chunk_size: int | None = None,
+    **settings: Any,
 ) -> Iterator[Reader]:
     """Indexes ``files``, written below ``folder``."""
     docs = folder / "docs"
     docs.mkdir()
-    with running_engine(folder / "index") as engine:
+    with running_engine(folder / "index", **settings) as engine:
         reader = Reader(docs, engine)
         if files is not None:
             reader.write(files)
