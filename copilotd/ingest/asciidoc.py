@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from copilotd.ingest.line_reader import LineReader
+from copilotd.ingest.line_reader import LineReader, without_marks
 from copilotd.ingest.lines import has_words
 from copilotd.ingest.outline import names
 from copilotd.types import BlockKind, Document
@@ -33,14 +33,17 @@ _INLINE_ANCHOR = re.compile(r"\[\[(?P<id>[\w:.-]+)[^\]]*\]\]\s*")
 _LINK = re.compile(
     r"(?:link:|xref:|https?://|mailto:)[^\s\[\]]{1,2000}\[(?P<text>[^\[\]]*)\]|<<[^<>,]*,?\s*(?P<other>[^<>]*)>>"
 )
-_MARKS = re.compile(r"(?<![\w\\])([*_`#^~+]{1,2})(?=\S)|(?<=\S)([*_`#^~+]{1,2})(?!\w)")
+_EMPHASIS = re.compile(
+    r"(?<!\\)([*_`#+])\1(?=\S)(.{1,200}?)(?<=\S)\1\1|(?<![\w\\])([*_`#+])(?=\S)(.{1,200}?)(?<=\S)\3(?!\w)"
+    r"|([\^~])([^\s^~]{1,200})\5"
+)
 
 
 class AsciiDocParser:
     """Reads AsciiDoc."""
 
     name = "asciidoc"
-    version = 1
+    version = 2
     suffixes: tuple[str, ...] = (".adoc", ".asciidoc", ".asc")
     isolated = False
 
@@ -56,7 +59,7 @@ class AsciiDocParser:
 def _words_of(heading: str) -> str:
     words = _INLINE_ANCHOR.sub("", heading)
     words = _LINK.sub(lambda match: match["text"] or match["other"] or match[0], words)
-    return _MARKS.sub("", words).strip()
+    return without_marks(words, _EMPHASIS)
 
 
 class _Reader(LineReader):
@@ -155,7 +158,12 @@ class _Reader(LineReader):
             self.in_list = True
         elif self.open_kind is None:
             self.in_list = self.in_list and (line[0] in " \t" or self._attached == index - 1)
-            self.begin(BlockKind.PARAGRAPH, index, same_group=self.in_list or self._joins(index))
+            quoted = any(mark[0] == "_" for mark in self._blocks)
+            self.begin(
+                BlockKind.QUOTE if quoted else BlockKind.PARAGRAPH,
+                index,
+                same_group=self.in_list or self._joins(index),
+            )
 
     def _joins(self, index: int) -> bool:
         """Tells whether what starts at a line belongs to the group before it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 
 from copilotd.ingest.decode import decode
@@ -9,6 +10,24 @@ from copilotd.ingest.lines import clean_characters
 from copilotd.ingest.markup import strip_markup
 from copilotd.ingest.outline import Leaf, build_document
 from copilotd.types import BlockKind, Document
+
+_MAX_HEADING = 1_000
+
+
+def without_marks(words: str, emphasis: re.Pattern[str]) -> str:
+    """Returns a heading's words without the marks of emphasis and code.
+
+    Args:
+        words: As they were written.
+        emphasis: Matches words between marks: groups of odd number are marks, those of even number words.
+    """
+    # Nobody names a section with more, and what is nested deeper is no emphasis.
+    for _ in range(3 if len(words) <= _MAX_HEADING else 0):
+        plain = emphasis.sub(lambda match: "".join(filter(None, match.groups()[1::2])), words)
+        if plain == words:
+            break
+        words = plain
+    return words.strip()
 
 
 class LineReader(ABC):

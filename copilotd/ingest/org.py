@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from copilotd.ingest.line_reader import LineReader
+from copilotd.ingest.line_reader import LineReader, without_marks
 from copilotd.types import BlockKind, Document
 
 _HEADING = re.compile(r"(?P<stars>\*+)[ \t]+(?P<words>\S.*)")
@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"\s*#(?:\s.*)?")
 _LIST_ITEM = re.compile(r"\s*(?:[-+]|\d+[.)])[ \t]+\S|\s+\*[ \t]+\S")
 _TABLE_RULE = re.compile(r"\s*\|[-+|]+\s*")
 _LINK = re.compile(r"\[\[[^\[\]]*\]\[(?P<text>[^\[\]]*)\]\]|\[\[(?P<target>[^\[\]]*)\]\]")
-_MARKS = re.compile(r"(?<!\w)[*/_=~+](?=\S)|(?<=\S)[*/_=~+](?!\w)")
+_EMPHASIS = re.compile(r"(?<![^\s\-({'\"])([*/_=~+])(?=\S)(.{1,200}?)(?<=\S)\1(?![^\s\-.,;:!?'\")}\[\\])")
 _SHOWN = frozenset(("title", "subtitle", "caption", "include", "author"))
 _CODE = frozenset(("src", "example"))
 
@@ -32,7 +32,7 @@ class OrgParser:
     """Reads Org files."""
 
     name = "org"
-    version = 1
+    version = 2
     suffixes: tuple[str, ...] = (".org",)
     isolated = False
 
@@ -47,7 +47,7 @@ class OrgParser:
 
 def _words_of(heading: str) -> str:
     words = _LINK.sub(lambda match: match["text"] or match["target"] or "", heading)
-    return _MARKS.sub("", words).strip()
+    return without_marks(words, _EMPHASIS)
 
 
 class _Reader(LineReader):

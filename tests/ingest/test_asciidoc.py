@@ -67,6 +67,8 @@ def test_blocks_of_a_document() -> None:
         ("====\n== In example\n====\n", ["In example"]),
         ("== https://x.y[Link] and `code`\n", ["Link and code"]),
         ("text\n== no heading\n", []),
+        ("== C# and *bold* `code` _it_\n", ["C# and bold code it"]),
+        ("== snake_case_name ~/.x H~2~O **un**bold\n", ["snake_case_name ~/.x H2O unbold"]),
     ],
 )
 def test_headings(source: str, expected: list[str]) -> None:

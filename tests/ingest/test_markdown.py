@@ -18,7 +18,7 @@ from support.shared import SHARED, needs_shared
 
 from copilotd.ingest.lines import clean_characters
 from copilotd.ingest.markdown import MarkdownParser, MdxParser
-from copilotd.types import BlockKind, Document, Parser
+from copilotd.types import BlockKind, Chunk, Document, Parser
 
 EXAMPLES = json.loads((FIXTURES / "commonmark.json").read_text(encoding="utf-8"))
 ANYTIME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -72,6 +72,44 @@ def rendered_words(markdown: str) -> Counter[str]:
     rendered = _UNSEEN.sub(" ", MarkdownIt("commonmark").enable("table").render(markdown))
     # A comment in what CommonMark takes for code is one for those who indent admonitions and tabs.
     return words(_UNSEEN.sub(" ", html.unescape(re.sub(r"<[^>]*>", " ", rendered))))
+
+
+def visible_runs(markdown: str) -> list[tuple[int, int, Counter[str]]]:
+    """Returns first and last line of each paragraph, heading, cell and code block, and the words seen of it."""
+    runs: list[tuple[int, int, Counter[str]]] = []
+    for token in MarkdownIt("commonmark").enable("table").parse(markdown):
+        if token.map is None or token.type not in ("inline", "fence", "code_block"):
+            continue
+        children = token.children if token.type == "inline" and token.children is not None else [token]
+        seen = " ".join(
+            "".join(child.content for child in image.children or [])
+            if image.type == "image"
+            else image.content
+            for image in children
+            if image.type != "html_inline"
+        )
+        if "<" not in seen:  # tags and comments in what CommonMark takes for code are another matter
+            runs.append((token.map[0] + 1, token.map[1], words(seen.replace("\n", " "))))
+    return runs
+
+
+def check_citations(markdown: str, chunks: list[Chunk], document: Document, skipped: int = 0) -> None:
+    """Asserts that a chunk holds the words of whatever its cited lines show whole.
+
+    Args:
+        markdown: The source without its front matter.
+        chunks: The document's.
+        document: What was read.
+        skipped: Lines of front matter.
+    """
+    runs = visible_runs(markdown)
+    for chunk in chunks:
+        text = words(document.text[chunk.start : chunk.end])
+        for first, last, seen in runs:
+            if chunk.metadata.line_start <= first + skipped and last + skipped <= chunk.metadata.line_end:
+                if first == last and len(document.text[chunk.start : chunk.end].split("\n")) == 1:
+                    continue  # a line that is longer than a chunk
+                assert seen - text == Counter(), (first, last, seen - text)
 
 
 @pytest.mark.parametrize("parser", [MarkdownParser(), MdxParser()])
@@ -454,7 +492,9 @@ def test_commonmark_example(example: dict[str, str]) -> None:
     document = parse(source)
     assert headings(document) == rendered_headings(source)
     assert rendered_words(source) - words(document.text) == Counter()
-    check_chunks(document, max_chars=40, overlap_chars=10)
+    for size in (40, 2000):
+        chunks = check_chunks(document, max_chars=size, overlap_chars=size // 4)
+        check_citations(source, chunks, document)
     check_document(MdxParser(), source.encode())
 
 
@@ -551,8 +591,10 @@ def differences(parser: MarkdownParser, files: list[Path]) -> list[tuple[Path, o
         source = path.read_bytes()
         document = check_document(parser, source)
         assert document is not None
-        check_chunks(document, max_chars=2000, overlap_chars=250)
+        chunks = check_chunks(document, max_chars=2000, overlap_chars=250)
         body = re.sub(r"\A---\n.*?\n---\n", "", source.decode(), flags=re.DOTALL)
+        if not isinstance(parser, MdxParser):
+            check_citations(body, chunks, document, source.decode().count("\n") - body.count("\n"))
         if plain(rendered_headings(body)) != plain(headings(document)):
             found.append((path, headings(document)))
         if lost := rendered_words(STATEMENTS.sub("", body)) - words(document.text):

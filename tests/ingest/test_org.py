@@ -57,3 +57,15 @@ def test_blocks_of_a_document() -> None:
 )
 def test_what_is_seen(source: str, text: str) -> None:
     assert parse(source).text == text
+
+
+@pytest.mark.parametrize(
+    ("heading", "words"),
+    [
+        ("/etc/x and 1/2", "/etc/x and 1/2"),
+        ("*b* /i/ =a_b= ~--v~ +del+", "b i a_b --v del"),
+        ("*a /b/ c* C++ BORG_REPO", "a b c C++ BORG_REPO"),
+    ],
+)
+def test_a_headings_words(heading: str, words: str) -> None:
+    assert paths(parse(f"* {heading}\nx\n")) == [words]

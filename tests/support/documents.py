@@ -99,6 +99,11 @@ def check_chunks(document: Document, *, max_chars: int, overlap_chars: int) -> l
         ]
         shown = document.text[starts[cited[0]] : starts[cited[-1] + 1]]
         assert is_subsequence(letters(text), letters(shown)), "the cited lines hold the chunk's words"
+        seen = [chunk.start + place for place, character in enumerate(text) if character.isalnum()]
+        if seen:
+            first, last = document.text.rfind("\n", 0, seen[0]) + 1, document.text.find("\n", seen[-1])
+            whole = document.text[first : last if last >= 0 else len(document.text)]
+            assert letters(shown) == letters(whole), "and nothing else but the rest of a line that was cut"
     for index, character in enumerate(document.text):
         assert covered[index] or not character.isalnum(), document.text[index : index + 40]
     return chunks
