@@ -46,7 +46,7 @@ class HtmlParser:
         Raises:
             ParseError: The bytes are not text.
         """
-        text = clean_characters(decode(source))
+        text = decode(source)
         events = read_events(text)
         page = _Page(text.count("\n") + 1)
         for first, end in content_spans(events):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import regex as re
 
+from copilotd.ingest.lines import clean_characters
 from copilotd.ingest.outline import names
 
 _TAG_NAME = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z][^\s/>]*+)")
@@ -143,9 +144,9 @@ def _texts(text: str, line: int) -> Iterator[Event]:
         if number:
             yield Event("text", "\n", line + number - 1, {})
         if part:
-            yield Event(
-                "text", html.unescape(part).replace("\n", " ") if "&" in part else part, line + number, {}
-            )
+            # Cleaned behind its references: an invisible character keeps one from being read, and one may stand for it.
+            seen = html.unescape(part).replace("\n", " ") if "&" in part else part
+            yield Event("text", clean_characters(seen), line + number, {})
 
 
 def content_spans(events: list[Event]) -> list[tuple[int, int]]:

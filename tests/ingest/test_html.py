@@ -68,6 +68,8 @@ def test_blocks_of_a_page() -> None:
         ("<style>p{}</style><script>if (a</b) {}</script>a", "a"),
         ("<nav>never closed <p>a", "never closed a"),
         ("<p>a&#10;b &#x202e;c", "a b c"),
+        ("<p>caf&ea\ufeffcute; &am\N{ZERO WIDTH SPACE}p; &eacute;", "caf&eacute; &amp; é"),
+        ("<p>a<scr\N{ZERO WIDTH SPACE}ipt>b</p>", "a b"),
         ("<svg><title>no</title></svg><P CLASS=x>A</P>", "A"),
         ("<img\n alt='one\ntwo'>", "one\ntwo"),
         ("<dl><dt>term</dt>\n<dd>what it is</dd></dl>", "term\nwhat it is"),
