@@ -15,6 +15,8 @@ _FENCE = re.compile(r"(?P<mark>---|\+\+\+)[ \t]*\n")
 _KEY = re.compile(r"^[\w\"'][\w .\"'-]*\s*[:=]", re.MULTILINE)
 _LINE = r"^{key}\s*[:=]\s*(?P<value>\S.*)$"
 _MAX_CHARS = 100_000
+# tomllib takes quadratic time on a key of many parts: 20 s for 45,000.
+_LONG_LINE = re.compile(r"[^\n]{4000}")
 _LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -57,7 +59,7 @@ def read_front_matter(text: str) -> FrontMatter:
 
 
 def _load(body: str, mark: str) -> Mapping[Any, Any]:
-    if len(body) > _MAX_CHARS:
+    if len(body) > _MAX_CHARS or (mark == "+++" and _LONG_LINE.search(body)):
         return {}
     try:
         loaded = tomllib.loads(body) if mark == "+++" else yaml.load(body, _LOADER)  # noqa: S506 (a safe loader)

@@ -104,3 +104,45 @@ def test_without_the_extra_the_reason_says_what_to_install(monkeypatch: pytest.M
 def test_it_is_read_in_a_child_process() -> None:
     assert DocxParser.isolated
     assert "First words" in parse_file("folder/guide.docx", written(guide)).text
+
+
+def _with_body(body: bytes, head: bytes = b"") -> bytes:
+    """Returns a small archive whose document is ``body``, however large."""
+    empty = io.BytesIO()
+    docx.Document().save(empty)
+    target = io.BytesIO()
+    with (
+        zipfile.ZipFile(empty) as old,
+        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as new,
+    ):
+        for name in old.namelist():
+            part = old.read(name)
+            if name == "word/document.xml":
+                start = part.index(b"<w:body>") + len(b"<w:body>")
+                root = part.index(b"<w:document")
+                part = (head or part[:root]) + part[root:start] + body + b"</w:body></w:document>"
+            new.writestr(name, part)
+    return target.getvalue()
+
+
+ENTITIES = b"<!DOCTYPE z [<!ENTITY a0 'ha'>%s]>" % b"".join(
+    b"<!ENTITY a%d '%s'>" % (number + 1, b"&a%d;" % number * 10) for number in range(9)
+)
+
+
+@pytest.mark.xdist_group("isolate")
+@pytest.mark.parametrize(
+    ("body", "head", "reason"),
+    [
+        (b" " * 400_000_000, b"", "needed more than 300 MB"),
+        (b"<w:p><w:r><w:t>&a9;</w:t></w:r></w:p>", ENTITIES, "not a readable Word document"),
+        (b"<w:tbl><w:tr><w:tc>" * 20_000, b"", "not a readable Word document"),
+    ],
+    ids=["blanks", "entities", "tables in tables"],
+)
+def test_a_small_file_that_explodes_is_stopped(body: bytes, head: bytes, reason: str) -> None:
+    source = _with_body(body, head)
+    assert len(source) < 3_000_000
+    with pytest.raises(ParseError, match=reason):
+        parse_file("bomb.docx", source, seconds=120.0, memory_bytes=300 << 20)
+    assert "Fire" in parse_file("next.md", b"# Kiln\n\nFire it.\n").text

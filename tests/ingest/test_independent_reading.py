@@ -175,9 +175,9 @@ def as_html(part: Part) -> list[str]:
         case "quote":
             return ["<blockquote><p>", *part.lines, "</p></blockquote>"]
         case "table":
-            first, *rest = (line.split("\t") for line in part.lines)
-            rows = [f"<tr><th>{first[0]}</th><th>{first[1]}</th></tr>"]
-            rows += [f"<tr><td>{row[0]}</td><td>{row[1]}</td></tr>" for row in rest]
+            cells = [line.split("\t") for line in part.lines]
+            rows = [f"<tr><th>{cells[0][0]}</th><th>{cells[0][1]}</th></tr>"]
+            rows += [f"<tr><td>{row[0]}</td><td>{row[1]}</td></tr>" for row in cells[1:]]
             return ["<table>", *rows, "</table>"]
     return ["<p>", *part.lines, "</p>"]
 
