@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -79,6 +80,10 @@ class Weights:
     read: int = 10
 
 
+_Encoded = tuple[Float32Array | None, list[TokenVectors | None]]
+
+_ENCODING = ThreadPoolExecutor(4, "question-encoder")
+
 _USUAL_TOKENS = 150
 _FEW_TOKENS = 30
 
@@ -134,16 +139,13 @@ def retrieve_batch(
     """
     clock = _Clock()
     weights = weights or (WEIGHTS if encoder is not None else WORDS_ALONE)
-    vectors, words = _encode(encoder, queries)
-    clock.lap("encode")
+    # The model and FTS5 both let go of the interpreter: on two cores the words cost no time of their own.
+    encoding = _ENCODING.submit(_encode, encoder, queries)
     known = [
-        KnownWords(analyse_query(query), index, scope, partial(_spelt, of_query))
-        for query, of_query in zip(queries, words, strict=True)
+        KnownWords(analyse_query(query), index, scope, partial(_spelt, encoding, number))
+        for number, query in enumerate(queries)
     ]
     clock.lap("analyse")
-    if encoder is not None and vectors is not None:
-        _encode_corrected(encoder, queries, known, vectors, words)
-        clock.lap("encode")
     lexical = [
         {
             hit.chunk_id: hit.score
@@ -152,6 +154,10 @@ def retrieve_batch(
         for one in known
     ]
     clock.lap("keywords")
+    vectors, words = encoding.result()
+    if encoder is not None and vectors is not None:
+        _encode_corrected(encoder, queries, known, vectors, words)
+    clock.lap("encode")
     dense: list[dict[int, float]] = [{} for _ in queries]
     if vectors is not None:
         dense = _dense(index, vectors, lexical, weights.candidates, scope)
@@ -307,9 +313,7 @@ def _with_phrases(hit: Hit, pairs: Sequence[tuple[str, ...]], weight: float) -> 
     return _with_part(hit, "phrase", weight * sum(pair in near for pair in pairs) / len(pairs))
 
 
-def _encode(
-    encoder: Encoder | None, queries: Sequence[str]
-) -> tuple[Float32Array | None, list[TokenVectors | None]]:
+def _encode(encoder: Encoder | None, queries: Sequence[str]) -> _Encoded:
     """Returns each query's vector, and those of its tokens from an encoder that gives them."""
     nothing: list[TokenVectors | None] = [None] * len(queries)
     if encoder is None or not any(query.strip() for query in queries):
@@ -320,8 +324,9 @@ def _encode(
     return vectors, [of_query if of_query.tokens else None for of_query in tokens]
 
 
-def _spelt(words: TokenVectors | None) -> frozenset[str] | None:
+def _spelt(encoding: Future[_Encoded], number: int) -> frozenset[str] | None:
     """Returns the words that the model knows as a whole: it has read them often, so they are no slips."""
+    words = encoding.result()[1][number]
     return None if words is None else frozenset(token.lower() for token in words.tokens)
 
 
