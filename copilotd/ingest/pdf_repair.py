@@ -17,9 +17,12 @@ _INFO = re.compile(rb"/Info\s+(\d+\s+\d+)\s+R\b")
 
 
 def rebuilt(source: bytes) -> bytes | None:
-    """Returns a file with the same objects and a new trailer; None where no root can be found."""
+    """Returns a file with the same objects and a new trailer; None where that can't be done."""
     root = _last(_ROOT, source) or _last(_CATALOG, source)
     if root is None:
+        return None
+    if b"/Encrypt" in source and _last(_ENCRYPT, source) is None:
+        # Without its key nothing of it could be read, and what is read would be noise.
         return None
     entries = b"/Root " + root + b" R"
     for name, pattern, suffix in ((b"Encrypt", _ENCRYPT, b" R"), (b"ID", _ID, b""), (b"Info", _INFO, b" R")):

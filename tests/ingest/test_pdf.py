@@ -232,6 +232,15 @@ def test_an_encrypted_file_is_never_read_through_a_rebuilt_table() -> None:
     assert reason(broken) in ("encrypted: needs a password", "damaged: its page tree is missing")
 
 
+@pytest.mark.parametrize(
+    "entries", ["/Filter /Standard /V 2 /R 3 /Length 99999999 /P -4", "/Filter /Standard"]
+)
+def test_a_broken_lock_inside_the_trailer_is_not_taken_off(entries: str) -> None:
+    lock = f"/Encrypt << {entries} >> /ID [<00> <00>] /Root".encode()
+    broken = pdfs.of_lines(pdfs.PROSE).replace(b"/Root", lock, 1)
+    assert reason(broken).startswith(("encrypted: ", "damaged: "))
+
+
 # ----------------------------------------------------------------------------- headings, sections
 
 
