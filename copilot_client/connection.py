@@ -137,6 +137,7 @@ class Connection:
 
     Attributes:
         replaces_older: Raise OlderDaemon where a client started a daemon that is older than this client.
+        on_hello: Called with what the daemon says of itself, before anything else of it is heard.
     """
 
     def __init__(self, sock: socket.socket, *, hello_seconds: float = HELLO_S) -> None:
@@ -147,6 +148,7 @@ class Connection:
         self._last_id = 0
         self._hello: Params | None = None
         self.replaces_older = False
+        self.on_hello: Listener | None = None
 
     @classmethod
     def open(cls, path: Path | str, *, seconds: float = CONNECT_S) -> Self:
@@ -270,6 +272,8 @@ class Connection:
             )
         if self.replaces_older and may_replace(said):
             raise OlderDaemon(said)
+        if self.on_hello is not None:
+            self.on_hello(said)
 
     def _greeting(self, seconds: float) -> wire.Message:
         deadline = time.monotonic() + seconds

@@ -8,6 +8,7 @@ from typing import Any
 
 from copilot_client.render import json_text
 from copilot_client.terminal import Style, is_terminal, style_for
+from copilotd.text import printable
 
 
 def stdout_style() -> Style:
@@ -30,8 +31,11 @@ def write_json(result: Mapping[str, Any]) -> None:
 
 
 def tell(lines: Iterable[str]) -> None:
-    """Writes what isn't the result (notices, pending work) to stderr, after what stdout already has."""
-    text = "".join(f"{line}\n" for line in lines)
+    """Writes what isn't the result (notices, pending work) to stderr, after what stdout already has.
+
+    What of it could act on a terminal is taken out here, since much of it names files.
+    """
+    text = "".join(f"{printable(line)}\n" for line in lines)
     if text:
         sys.stdout.flush()
         sys.stderr.write(text)

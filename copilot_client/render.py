@@ -198,7 +198,7 @@ def search_hits(result: JSONObject, style: Style) -> list[str]:
     lines: list[str] = []
     for line, hit in _numbered(hits, style):
         lines.append(line)
-        lines += [f"   {fit(text, max(style.width - 3, 20))}" for text in _preview(hit)]
+        lines += [f"   {fit(text, max(style.width - 3, 10))}" for text in _preview(hit)]
     return lines
 
 

@@ -58,6 +58,11 @@ def connect(places: Places, *, start: bool) -> Connection:
         raise
 
 
+def _tell_if_older(said: Mapping[str, Any]) -> None:
+    if is_older(said):
+        tell([f"The daemon is still version {said.get('version')}. Next: copilot restart"])
+
+
 def request(
     method: str,
     params: Mapping[str, Any],
@@ -73,13 +78,11 @@ def request(
     with connect(places, start=start) as connection:
         # Only what may start a daemon may start it again.
         connection.replaces_older = start
+        connection.on_hello = _tell_if_older if start else None
         try:
-            result = connection.call(
+            return connection.call(
                 method, params, on_progress=on_progress, on_delta=on_delta, seconds=seconds
             )
-            if start and is_older(said := connection.hello()):
-                tell([f"The daemon is still version {said.get('version')}. Next: copilot restart"])
-            return result
         except (OlderDaemon, OtherVersion) as error:
             if not start or (isinstance(error, OtherVersion) and not may_replace(error.said)):
                 raise

@@ -52,7 +52,7 @@ def check(repair: bool, as_json: bool, no_start: bool) -> None:
 def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     for finding in report["findings"]:
         where = f"{printable(finding['path'])}: " if finding["path"] else ""
-        yield f"{finding['kind']}: {where}{printable(finding['detail'])}"
+        yield f"{printable(finding['kind'])}: {where}{printable(finding['detail'])}"
     checked = f"{report['documents']} documents and {report['windows']} vectors checked"
     if report["clean"]:
         yield f"{checked}: all is well."

@@ -33,7 +33,7 @@ def logs(lines: int, follow: bool) -> None:
     path = find_places().log_file
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            write_lines([_shown(line) for line in deque(file, maxlen=lines)])
+            last = deque(file, maxlen=lines)
             position = file.tell()
     except FileNotFoundError:
         raise CopilotError(
@@ -44,6 +44,8 @@ def logs(lines: int, follow: bool) -> None:
         raise CopilotError(
             f"{printable(str(path))} can't be read: {reason}.", "check its permissions"
         ) from None
+    # Not above: what goes wrong with the output is no trouble with the log.
+    write_lines([_shown(line) for line in last])
     while follow:
         sys.stdout.flush()
         time.sleep(_LOOK_EVERY_S)
@@ -55,11 +57,11 @@ def _print_from(path: Path, position: int) -> int:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             file.seek(position if os.fstat(file.fileno()).st_size >= position else 0)
-            if news := file.read():
-                write_lines([_shown(line) for line in news.splitlines()])
-            return file.tell()
+            news, end = file.read(), file.tell()
     except OSError:
         return 0
+    write_lines([_shown(line) for line in news.splitlines()])
+    return end
 
 
 def _shown(line: str) -> str:

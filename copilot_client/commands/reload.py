@@ -12,6 +12,7 @@ from copilot_client.options import json_option
 from copilot_client.output import tell, write_json, write_lines
 from copilot_client.request import daemon_places
 from copilotd.errors import UsageError
+from copilotd.text import printable
 
 EXAMPLES = "Example: copilot reload"
 
@@ -58,7 +59,7 @@ def reload_daemon() -> dict[str, Any]:
 def reload_lines(taken: Mapping[str, Any]) -> list[str]:
     """Returns what a reload changed, for people."""
     changed, waiting = taken.get("changed", []), taken.get("needs_restart", [])
-    lines = [f"In use now: {', '.join(changed)}"] if changed else []
+    lines = [f"In use now: {printable(', '.join(changed))}"] if changed else []
     if waiting:
-        lines.append(f"In use after a restart: {', '.join(waiting)}. Next: copilot restart")
+        lines.append(f"In use after a restart: {printable(', '.join(waiting))}. Next: copilot restart")
     return lines or ["Nothing has changed."]

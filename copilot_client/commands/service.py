@@ -159,11 +159,12 @@ def logs(lines: int, follow: bool, manager: str | None) -> None:
     tell([f"The service manager kept no output; this is the daemon's own log, {path}:"])
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            write_lines([printable(line.rstrip("\n"), keep_newlines=False) for line in deque(file, lines)])
+            last = deque(file, lines)
     except OSError as error:
         raise CopilotError(
             f"{printable(str(path))} can't be read: {error.strerror}.", "copilot service status"
         ) from None
+    write_lines([printable(line.rstrip("\n"), keep_newlines=False) for line in last])
 
 
 def _command_that_starts() -> list[str]:
