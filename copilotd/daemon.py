@@ -280,7 +280,7 @@ class Daemon:
         deadline = time.monotonic() + SHUTDOWN_S
         notify(STOPPING=1, STATUS="Stopping")
         log.info("event=stopping connections=%d", self._server.connections)
-        await self._server.close(_REQUESTS_END_S)
+        await self._server.close(_REQUESTS_END_S, self._failure)
         if not self._built.is_set():
             try:
                 async with asyncio.timeout(deadline - time.monotonic() - 0.2):

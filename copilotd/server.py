@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from copilotd import wire
-from copilotd.errors import Busy, CopilotError, UsageError
+from copilotd.errors import Busy, CopilotError, ShuttingDown, UsageError
 from copilotd.listener import peer_uid
 from copilotd.session import Handler, Limits, RequestContext, Session, UnknownMethod
 
@@ -27,6 +27,9 @@ class Server:
         handlers: Method → handler; may be exchanged while serving by assigning :attr:`handlers`.
         limits: What one client may cost.
         fallback: Answers a method that is not in ``handlers``; None refuses it.
+
+    Attributes:
+        farewell: What requests are told once it closes; None until then.
     """
 
     def __init__(
@@ -39,7 +42,7 @@ class Server:
         self.handlers = handlers
         self.fallback = fallback
         self.limits = limits or Limits()
-        self.closing = False
+        self.farewell: CopilotError | None = None
         self.request_tasks: set[asyncio.Task[None]] = set()
         self._clients: set[Session] = set()
         self._client_tasks: set[asyncio.Task[None]] = set()
@@ -66,9 +69,14 @@ class Server:
             self._accepting.cancel()
             await asyncio.gather(self._accepting, return_exceptions=True)
 
-    async def close(self, grace_s: float = 1.0) -> None:
-        """Stops accepting, cancels what runs, sends the replies that come within ``grace_s``, hangs up."""
-        self.closing = True
+    async def close(self, grace_s: float = 1.0, reason: CopilotError | None = None) -> None:
+        """Stops accepting, cancels what runs, sends the replies that come within ``grace_s``, hangs up.
+
+        Args:
+            grace_s: Seconds for requests to end.
+            reason: What those that end without a result are told; None for an orderly shutdown.
+        """
+        self.farewell = reason or ShuttingDown("The daemon is stopping.", "copilot start")
         await self.stop_accepting()
         for client in self._clients:
             client.cancel_requests()

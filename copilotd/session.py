@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from copilotd import wire
-from copilotd.errors import Busy, Cancelled, CopilotError, ShuttingDown, UsageError, WireError
+from copilotd.errors import Busy, Cancelled, CopilotError, UsageError, WireError
 from copilotd.outbox import Outbox
 from copilotd.text import one_line
 from copilotd.wire import JSONObject, RequestId
@@ -219,16 +219,7 @@ class Session:
         return True
 
     def _begin(self, request: wire.Request) -> None:
-        refusal: CopilotError | None = None
-        if self._server.closing:
-            refusal = ShuttingDown("The daemon is stopping.", "copilot start")
-        elif len(self._requests) >= self._limits.open_requests:
-            refusal = Busy(f"{self._limits.open_requests} requests of this connection have no reply yet.")
-        elif request.method not in self._limits.always and self._server.overloaded:
-            refusal = Busy(
-                f"{self._limits.all_requests} requests wait for a reply already.",
-                "Try again in a moment, or raise MAX_REQUESTS.",
-            )
+        refusal = self._server.farewell or self._too_much(request.method)
         if refusal is not None:
             self._outbox.put(self._wire.encode_error(request.id, refusal))
             return
@@ -238,6 +229,16 @@ class Session:
         self._server.request_tasks.add(task)
         task.add_done_callback(self._server.request_tasks.discard)
         self._watch(context, task)
+
+    def _too_much(self, method: str) -> CopilotError | None:
+        if len(self._requests) >= self._limits.open_requests:
+            return Busy(f"{self._limits.open_requests} requests of this connection have no reply yet.")
+        if method not in self._limits.always and self._server.overloaded:
+            return Busy(
+                f"{self._limits.all_requests} requests wait for a reply already.",
+                "Try again in a moment, or raise MAX_REQUESTS.",
+            )
+        return None
 
     def _watch(self, context: RequestContext, task: asyncio.Task[None], due: float | None = None) -> None:
         """Cancels a request that has gone without a sign of life for too long."""
@@ -293,9 +294,7 @@ class Session:
                 f"The request was given up after {self._limits.request_s:g} s without a sign of life.",
                 "REQUEST_TIMEOUT_S sets the limit.",
             )
-        if self._server.closing:
-            return ShuttingDown("The daemon is stopping.", "copilot start")
-        return Cancelled("The request was cancelled.")
+        return self._server.farewell or Cancelled("The request was cancelled.")
 
     # --------------------------------------------------------------------------------- bytes out
 
