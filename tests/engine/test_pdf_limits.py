@@ -29,7 +29,7 @@ def healthy(folder: Path) -> None:
 
 
 def doubling(levels: int) -> bytes:
-    """A page that draws a form twice, which draws the next one twice, and so on."""
+    """A page that draws a form twice, which draws the next one twice, and so on; the last has no letters to keep."""
     forms = {
         6 + level: stream(
             b"/Fm Do /Fm Do",
@@ -38,7 +38,7 @@ def doubling(levels: int) -> bytes:
         )
         for level in range(levels)
     }
-    last = stream(TEXT, b"/Type /XObject /Subtype /Form /BBox [0 0 600 800] " + RESOURCES)
+    last = stream(b"q Q", b"/Type /XObject /Subtype /Form /BBox [0 0 600 800] " + RESOURCES)
     resources = b"/Resources << /XObject << /Fm 6 0 R >> >>"
     return pdf({4: page(5, resources), 5: stream(b"/Fm Do"), **forms, 6 + levels: last}, [4])
 
