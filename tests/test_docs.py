@@ -129,6 +129,17 @@ def test_the_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(file), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("name", ["promises.md", "security.md"])
+def test_the_tests_a_promise_names_exist(name: str) -> None:
+    text = (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
+    files = re.findall(r"`(tests/[\w/]+\.py)`", text)
+    assert files
+    missing = [file for file in files if not (REPOSITORY / file).is_file()]
+    source = "".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "tests").rglob("test_*.py"))
+    missing += [test for test in re.findall(r"`(test_\w+)`", text) if f"def {test}(" not in source]
+    assert missing == []
+
+
 def test_every_setting_is_explained_with_its_default() -> None:
     text = (REPOSITORY / "docs" / "configuration.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([A-Z_]+)` \| ([^|]*) \| .*\|$", text, re.MULTILINE))
