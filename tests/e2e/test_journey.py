@@ -257,6 +257,19 @@ def test_skipped_files_are_named(home: Home) -> None:
     assert "scan.pdf" in home.run("status").out
 
 
+def test_pdf_23_and_24_a_line_of_a_pdf_answers_on_any_terminal(home: Home) -> None:
+    for name in ("pdf23_one_line.pdf", "pdf24_private_use.pdf"):
+        shutil.copy(REPOSITORY / "tests" / "fixtures" / "pdf" / name, home.path / "docs")
+    assert home.run("index", "docs").code == 0
+    answer = ask(home, "What is the answer about sixteen lamps?", "--threshold", "0")
+    assert "sixteen lamps" in str(answer["answer"])
+    assert answer["citations"][0]["page"] == answer["citations"][0]["page_end"] == 1  # type: ignore[index]
+    done = home.run("search", "check the oil", env={"PYTHONIOENCODING": "ascii"})
+    assert (done.code, done.out.isascii()) == (0, True)
+    assert "? Check the oil" in done.out
+    assert "pdf24_private_use.pdf p. 1" in done.out
+
+
 def test_an_empty_folder_and_wrong_ones(home: Home) -> None:
     (home.path / "empty").mkdir()
     done = home.run("index", "empty", "--namespace", "empty")
