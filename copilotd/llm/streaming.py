@@ -31,6 +31,7 @@ from copilotd.text import printable
 from copilotd.types import CompletionRequest, Finished, TextDelta
 
 _POLL_S = 0.05  # how late a cancelled request is noticed
+_LET_END_S = 1.0  # closing takes no answer of the other side
 _BACKOFF_S = 0.5
 _BACKOFF_LIMIT_S = 8.0
 # A token has about four characters; more than twice that is no answer within the limit any more.
@@ -187,6 +188,7 @@ class _Run:
                 self._last = time.monotonic()
         finally:
             loop.run_until_complete(attempt.aclose())
+            loop.run_until_complete(_let_end())
             loop.run_until_complete(loop.shutdown_asyncgens())
             # Not waiting for the executor: a name look-up in it cannot be interrupted.
             loop.close()
@@ -233,6 +235,18 @@ class _Run:
             if now - since >= seconds:
                 raise _AttemptFailed(self._service.timed_out(what, seconds))
         return min(seconds - (now - since) for _, seconds, since in (silence, whole))
+
+
+async def _let_end() -> None:
+    """Waits for what the SDK left behind.
+
+    A generator of its that nothing refers to any more is closed by a task of the loop's; closing it once more
+    meanwhile is an error.
+    """
+    await asyncio.sleep(0)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=_LET_END_S)
 
 
 def _backoff(attempt: int) -> float:

@@ -430,6 +430,17 @@ def test_cancelling_closes_the_connection(dialect: Dialect, texts: tuple[str, ..
         timer.join()
 
 
+@pytest.mark.parametrize("pieces", [1, 2, 3])
+def test_an_answer_let_go_midway_leaves_nothing_behind(dialect: Dialect, pieces: int) -> None:
+    with serving(dialect.answer("A chunk ", "is a run ", "of one section.")) as server:
+        provider = provider_at(server.url, dialect)
+        for _ in range(8):
+            stream = provider.stream(REQUEST, lambda: False)
+            for _ in range(pieces):
+                assert isinstance(next(stream), TextDelta)
+            stream.close()  # type: ignore[attr-defined]
+
+
 def test_cancelling_ends_the_wait_between_tries(dialect: Dialect) -> None:
     cancelled = threading.Event()
     with serving(dialect.error(429, headers={"retry-after": "8"})) as server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+_RAISED = re.compile(r"event=request_failed|level=ERROR logger=asyncio")
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Transcript:
 
 @contextlib.contextmanager
 def temporary_home() -> Iterator[Home]:
+    """Makes a home; at its end no request of a daemon in it may have met an exception that nobody foresaw."""
     path = Path(tempfile.mkdtemp(prefix="cc-", dir="/tmp"))
     env = {
         "PATH": os.environ["PATH"],
@@ -76,5 +79,11 @@ def temporary_home() -> Iterator[Home]:
     (path / "h").mkdir()
     for name in ("s", "d"):
         (path / name / "copilot").mkdir(parents=True, mode=0o700)
-    yield Home(path, env)
-    shutil.rmtree(path, ignore_errors=True)
+    home = Home(path, env)
+    try:
+        yield home
+        logs = [log.read_text(errors="replace") for log in home.state.glob("log/copilotd.log*")]
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+    raised = [log[max(0, found.start() - 200) :][:8000] for log in logs if (found := _RAISED.search(log))]
+    assert not raised, "\n".join(raised)
