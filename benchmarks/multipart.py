@@ -5,7 +5,9 @@
 SET is a folder with ``corpus/`` and ``questions.jsonl`` (``evalset.py``). No set asks two things at once, so two real
 questions answered in different files are joined here ("… And …", as people write them one after the other); which two
 are joined is chosen by chance and always the same. Each is answered without a model. A part is *told* where a citation
-of the answer touches its gold lines.
+of the answer touches its gold lines. Rows with *half* join a question with one that the documents don't answer: told
+is the share of pairs whose answerable half is told, then the share that tells it and names one part as missing, then
+the share that is refused whole.
 """
 
 from __future__ import annotations
@@ -49,23 +51,35 @@ class Told:
         right: Citations that touch gold lines of either part.
         citations: All of them.
         milliseconds: How long it took.
+        named: Whether it names one part as missing.
     """
 
     parts: int
     right: int
     citations: int
     milliseconds: float
+    named: bool
 
 
-def joined(questions: Sequence[Question], count: int) -> list[Joined]:
-    """Returns ``count`` pairs of answerable questions; a question may stand in several."""
+def joined(questions: Sequence[Question], count: int, *, half: bool = False) -> list[Joined]:
+    """Returns ``count`` pairs of questions; a question may stand in several.
+
+    Args:
+        questions: Of one set.
+        count: How many pairs.
+        half: Join an answerable question with one that isn't, in either order, instead of two answerable ones.
+    """
     answerable = [question for question in questions if question.answerable]
+    others = [question for question in questions if not question.answerable] if half else answerable
     draw = random.Random(13)
     found: list[Joined] = []
     while len(found) < count:
-        one, other = draw.sample(answerable, 2)
-        if not {span.file for span in one.gold} & {span.file for span in other.gold}:
-            found.append(Joined(f"{_sentence(one.text)} And {_lowered(_sentence(other.text))}", (one, other)))
+        one, other = draw.choice(answerable), draw.choice(others)
+        if one is other or {span.file for span in one.gold} & {span.file for span in other.gold}:
+            continue
+        first, second = (other, one) if half and len(found) % 2 else (one, other)
+        text = f"{_sentence(first.text)} And {_lowered(_sentence(second.text))}"
+        found.append(Joined(text, (first, second)))
     return found
 
 
@@ -88,6 +102,7 @@ def told(folder: Path, question: Joined, answer: Answer) -> Told:
         right=sum(any(span.hits(gold) for gold in golds) for span in cited),
         citations=len(cited),
         milliseconds=answer.timings_ms["total"],
+        named=len(answer.missing_topics) == 1,
     )
 
 
@@ -96,7 +111,7 @@ def rows(folder: Path, index_dir: Path, count: int, contexts: Sequence[Context])
     engine = Engine(replace(load_settings(), index_dir=index_dir))
     engine.start()
     try:
-        engine.index_root(str(folder / "corpus"), reporter=Quiet())
+        engine.index_root(str((folder / "corpus").resolve()), reporter=Quiet())
         questions = joined(load_questions(folder), count)
         ways = {"plain": AskRequest("", extractive=True, deep=False, stream=False)}
         for context in contexts:
@@ -112,6 +127,18 @@ def rows(folder: Path, index_dir: Path, count: int, contexts: Sequence[Context])
             yield (
                 f"| {folder.name}, {name} | {sum(one.parts for one in found) / (2 * count):.3f} | {both:.3f}"
                 f" | {some:.3f} | {precision:.3f} | {citations / count:.1f} | {middle:.0f} |"
+            )
+        halves = joined(load_questions(folder), count, half=True)
+        for name, way in ways.items():
+            answers = [engine.ask(replace(way, query=q.text), Quiet()) for q in halves]
+            found = [told(folder, q, answer) for q, answer in zip(halves, answers, strict=True)]
+            citations = sum(one.citations for one in found)
+            precision = sum(one.right for one in found) / max(citations, 1)
+            honest = sum(one.parts == 1 and one.named for one in found) / count
+            refused = sum(not answer.verdict.known for answer in answers) / count
+            yield (
+                f"| {folder.name}, {name}, half | {sum(one.parts for one in found) / count:.3f} | {honest:.3f}"
+                f" | {refused:.3f} | {precision:.3f} | {citations / count:.1f} |"
             )
     finally:
         engine.close()

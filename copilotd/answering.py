@@ -17,6 +17,7 @@ from copilotd.query.answer import MakeProvider, answer_question, best_passages, 
 from copilotd.query.deep.answer import answer_deeply
 from copilotd.query.deep.documents import TOP_DOCUMENTS
 from copilotd.query.deep.parallel import MIN_SCORE, TOP_K
+from copilotd.query.deep.parts import question_parts
 from copilotd.query.deep.search import DeepQuestion, Means
 from copilotd.query.gate import judge
 from copilotd.query.pack import Siblings, section_siblings
@@ -106,6 +107,8 @@ class Answering:
         asked = replace(request, query=query)
         answer, freshness = answer_one(asked, encoder, reporter, clock, provider)
         notices += self._lookup.left_out(request.scope)
+        if not (deep or answer.verdict.known) and question_parts(query).apart:
+            notices.append("This asks several things at once; --deep answers each of them by itself.")
         if freshness.pending and self._writer.trouble:
             if not answer.verdict.known:
                 # What would answer may be among the files that couldn't be taken in: that is no "I don't know".

@@ -30,6 +30,9 @@ BATCH_SIZE = 8
 
 _SHORT_TOKENS = 64
 """A text up to here goes through the recorded model, in one thread."""
+_SHORT_CHARS = 4 * _SHORT_TOKENS
+_FEW = 6
+"""So many short texts, as deep mode asks at once, take less time one by one through the recorded model."""
 _SAME = 0.9999
 """A recording whose vectors differ more, measured as the cosine of any token's vector, is another model."""
 _EXAMPLES = ("warm up", "How do I change the port of the server, and what happens to the clients?", "x")
@@ -81,12 +84,18 @@ class SentenceEncoder:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for first in range(0, len(order), BATCH_SIZE):
             chosen = order[first : first + BATCH_SIZE]
-            rows, features = self._forward([texts[i] for i in chosen])
-            vectors[chosen] = rows
-            if tokens is not None:
-                for i, of_text in zip(chosen, self._tokens_of(features), strict=False):
-                    tokens[i] = of_text
+            for together in self._passes(texts, chosen):
+                rows, features = self._forward([texts[i] for i in together])
+                vectors[together] = rows
+                if tokens is not None:
+                    for i, of_text in zip(together, self._tokens_of(features), strict=False):
+                        tokens[i] = of_text
         return vectors
+
+    def _passes(self, texts: Sequence[str], chosen: list[int]) -> list[list[int]]:
+        """Returns which texts go through the model together: a few short ones take the short way, one by one."""
+        short = len(chosen) <= _FEW and max(len(texts[i]) for i in chosen) <= _SHORT_CHARS
+        return [[i] for i in chosen] if short and self._recorded is not None else [chosen]
 
     def _tokens_of(self, features: Any) -> Iterator[TokenVectors]:
         """Yields each text's tokens that have a letter or digit; nothing for a model without token vectors."""

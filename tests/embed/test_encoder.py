@@ -69,7 +69,10 @@ def test_a_question_takes_the_short_way_to_the_same_vectors() -> None:
     assert isinstance(encoder, SentenceEncoder)
     assert encoder.takes_the_short_way
     questions = ["How do I change the port?", "x", " ".join(["port"] * 60)]
-    together, tokens_together = encoder.encode_tokens(questions)
+    # So many go through the model as it is.
+    together, tokens_together = encoder.encode_tokens([*questions, *["How do I stop it?"] * 12])
+    few, _ = encoder.encode_tokens(questions[:2])
+    assert np.array_equal(few[0], encoder.encode(questions[:1])[0]), "a few go one by one, too"
     for number, question in enumerate(questions):
         alone, (tokens,) = encoder.encode_tokens([question])
         assert np.allclose(alone[0], together[number], atol=1e-3)

@@ -46,6 +46,17 @@ def test_both_halves_are_answered_and_every_step_is_timed(tmp_path: Path, docs: 
     assert answer.deep.queries[0] == QUESTION
 
 
+def test_a_refusal_of_several_questions_at_once_names_the_way(tmp_path: Path, docs: Path) -> None:
+    several = "Fired at how many degrees? Who won the football cup last year in Paris?"
+    with running_engine(tmp_path / "index") as engine:
+        engine.index_root(str(docs), reporter=Recorder())
+        plain = ask(engine, several, threshold=0.9)
+        assert not plain.verdict.known
+        assert any("--deep" in notice for notice in plain.notices)
+        for question, deep in ((several, True), ("Who won the football cup?", False)):
+            assert not any("--deep" in n for n in ask(engine, question, deep=deep, threshold=0.9).notices)
+
+
 def test_an_edit_before_a_deep_question_is_in_its_answer(tmp_path: Path, docs: Path) -> None:
     with running_engine(tmp_path / "index") as engine:
         engine.index_root(str(docs), reporter=Recorder())

@@ -117,6 +117,36 @@ def test_each_part_of_a_question_is_quoted(index: MemoryIndex) -> None:
     assert any(message.startswith("Searching ") for stage, message in asking.steps if stage == "retrieve")
 
 
+@pytest.mark.parametrize("way", [qa_answer, qa_answer_with_documents])
+@pytest.mark.parametrize("first", [True, False])
+def test_of_two_questions_one_is_answered_and_the_other_named_as_missing(
+    index: MemoryIndex, way: Callable[[DeepQuestion, Means], Answer], first: bool
+) -> None:
+    known, unknown = "How hot is the kiln fired?", "Who won the football cup?"
+    query = f"{known} {unknown}" if first else f"{unknown} {known}"
+    answer = Asking(index)(query, way, threshold=0.2)
+    assert answer.verdict.known
+    assert answer.verdict.level is ConfidenceLevel.PARTIAL
+    assert headings(answer) == ["Firing"]
+    assert answer.missing_topics == (unknown,)
+    assert answer.needs_more
+    assert "1 of 2 parts of the question" in answer.verdict.reason
+
+
+def test_of_parts_that_belong_together_one_opens_no_gate(index: MemoryIndex) -> None:
+    answer = Asking(index)("How hot is the kiln fired, and who won the football cup?", threshold=0.2)
+    assert not answer.verdict.known
+
+
+def test_documents_tell_of_each_part(index: MemoryIndex) -> None:
+    answer = Asking(index)(
+        "How hot is the kiln fired? Where are buckets of glaze stored?",
+        qa_answer_with_documents,
+        threshold=0.2,
+    )
+    assert {"Firing", "Storage"} <= set(headings(answer))
+
+
 def test_a_name_the_documents_never_tell_is_missing(index: MemoryIndex) -> None:
     answer = Asking(index)("Is the kiln fired with Raspberry heat?", threshold=0.0)
     assert answer.missing_topics == ("Raspberry",)

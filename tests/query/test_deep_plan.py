@@ -130,6 +130,22 @@ def test_a_question_comes_apart_at_its_joints(question: str, asked: tuple[str, .
 
 
 @pytest.mark.parametrize(
+    ("question", "apart"),
+    [
+        ("How do I set up MQTT? And which port does the broker use?", True),
+        ("push to my remote by itself? And readable diffs for binary files?", True),
+        ("restore a backup? And on Windows?", False),
+        ("Is there an image? Which tag of it is the newest?", False),
+        ("Is there an official image, and which tag should I use?", False),
+        ("My kiln cracked. How do I mend it? How hot may a kiln get?", False),
+        ("How do I fire the kiln?", False),
+    ],
+)
+def test_parts_are_apart_that_need_no_word_of_each_other(question: str, apart: bool) -> None:
+    assert question_parts(question).apart is apart
+
+
+@pytest.mark.parametrize(
     "question",
     [
         "run_once_ vs run_onchange_",

@@ -65,17 +65,19 @@ def answer_deeply(question: DeepQuestion, means: Means) -> Answer:
 
 
 def _verdict(searcher: Searcher) -> Verdict:
-    """Returns the gate's word on the whole question, or on its least sure part where each part is answered.
+    """Returns the gate's word on the whole question, or on the least sure of its parts that are answered.
 
-    One part alone opens no gate: "is there an official image, and which tag should I use?" has an answer to
-    its second half in documents that know no image.
+    Where the parts belong together, one alone opens no gate: "is there an official image, and which tag should
+    I use?" has an answer to its second half in documents that know no image.
     """
     whole = searcher.judge(searcher.gathered.question)
     parts = [searcher.judge(part) for part in searcher.parts]
-    if whole.known or not all(part.known for part in parts):
+    answered = [part for part in parts if part.known]
+    if whole.known or not answered or not (searcher.plan.parts.apart or len(answered) == len(parts)):
         return whole
-    least = min(parts, key=lambda verdict: verdict.confidence)
-    return replace(least, reason=f"each part of the question: {least.reason}")
+    least = min(answered, key=lambda verdict: verdict.confidence)
+    which = "each part" if len(answered) == len(parts) else f"{len(answered)} of {len(parts)} parts"
+    return replace(least, reason=f"{which} of the question: {least.reason}")
 
 
 class _Answering:
@@ -110,12 +112,12 @@ class _Answering:
         return self._traced(self._answer(None, passages), missing)
 
     def _chosen(self) -> list[Passage]:
-        if self._context is Context.DOCUMENTS:
-            return quote_documents(self._searcher.gathered.question, self._searcher.documents)
         parts, question = self._searcher.parts, self._searcher.gathered.question
         answered = [part for part in parts if self._searcher.judge(part).known]
         if len(answered) < len(parts) and self._searcher.judge(question).known:
             answered.insert(0, question)
+        if self._context is Context.DOCUMENTS:
+            return quote_documents(answered or [question], self._searcher.documents)
         return quote_parts(answered)
 
     def _uncovered(self, passages: Sequence[Passage]) -> tuple[str, ...]:

@@ -53,18 +53,23 @@ class Parts:
     Attributes:
         asked: What is asked for, each a question that can be understood alone; one where there is but one.
         sides: The sides of a comparison; empty where nothing is compared.
+        apart: Whether each part was written as a question of its own, which needs no word of the others: an answer
+            to one is worth having without the rest. A clause of one sentence mostly is not: "is there an official
+            image, and which tag should I use?"
     """
 
     asked: tuple[str, ...]
     sides: tuple[str, ...] = ()
+    apart: bool = False
 
 
 def question_parts(question: str) -> Parts:
     """Returns the parts of ``question``; any text has at least one."""
     question = " ".join(question.split())
+    sentences = _SENTENCE.split(question)
     clauses = [
         _LEADING.sub("", further.strip(" ,;"))
-        for sentence in _SENTENCE.split(question)
+        for sentence in sentences
         for further in _FURTHER.split(sentence)
         if _content(further)
     ]
@@ -76,7 +81,8 @@ def question_parts(question: str) -> Parts:
     topic = _content(before) or _content(asked[0])
     parts = [asked[0] if not before else _about(asked[0], topic)]
     parts += [_about(clause, topic) for clause in asked[1:]]
-    return Parts(_distinct(parts)[:MAX_PARTS])
+    whole = {_LEADING.sub("", sentence.strip(" ,;")) for sentence in sentences if sentence.endswith("?")}
+    return Parts(_distinct(parts)[:MAX_PARTS], apart=not before and whole.issuperset(parts))
 
 
 def _places(question: str) -> tuple[str, ...]:

@@ -31,11 +31,25 @@ def quote_parts(parts: Sequence[Retrieval]) -> list[Passage]:
     return distinct_passages(passages)
 
 
-def quote_documents(question: Retrieval, documents: Sequence[RankedDocument]) -> list[Passage]:
-    """Returns the passages of the documents in their order, and in each in the document's."""
+def quote_documents(parts: Sequence[Retrieval], documents: Sequence[RankedDocument]) -> list[Passage]:
+    """Returns the passages of the documents in their order, and in each in the document's.
+
+    Args:
+        parts: What each part of the question found; each has its share of the passages.
+        documents: Best first.
+    """
     rank = {document.document_id: number for number, document in enumerate(documents)}
-    hits = sorted((hit for document in documents for hit in document.hits), key=lambda hit: -hit.score)
-    found = extract(replace(question, hits=tuple(hits)), max_passages=_MOST)
+    if len(parts) == 1:
+        hits = sorted((hit for document in documents for hit in document.hits), key=lambda hit: -hit.score)
+        found = extract(replace(parts[0], hits=tuple(hits)), max_passages=_MOST)
+    else:
+        # A part's hits are judged by its own words: another part's best ones would push all of them out.
+        found = quote_parts(
+            [
+                replace(part, hits=tuple(hit for hit in part.hits if hit.chunk.document_id in rank))
+                for part in parts
+            ]
+        )
     return sorted(found, key=lambda p: (rank[p.chunk.document_id], p.line_start))
 
 
