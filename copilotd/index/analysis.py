@@ -15,6 +15,7 @@ A question is data: :func:`analyse_query` yields tokens of letters, digits and a
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from itertools import pairwise
 
 import snowballstemmer
 
-ANALYSER_VERSION = 1
+ANALYSER_VERSION = 2
 
 _MAX_TOKEN = 64
 """Longer runs are keys, hashes and base64: nobody types them, and they would swell the index."""
@@ -63,11 +64,14 @@ STOP_WORDS = frozenset(_COMMON.split())
 """Words that tell no passages apart; dropped from a question unless nothing else is left."""
 
 _stem_word = snowballstemmer.stemmer("english").stemWord
+_stemming = threading.Lock()
 
 
 @lru_cache(maxsize=1 << 16)
 def _stem(word: str) -> str:
-    return str(_stem_word(word))
+    # The stemmer keeps the word it works on in itself: two threads in it give wrong stems, or an IndexError.
+    with _stemming:
+        return str(_stem_word(word))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import string
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copilotd.index.analysis import analyse, analyse_query
+from copilotd.index.analysis import _stem, analyse, analyse_query
 
 
 @pytest.mark.parametrize(
@@ -104,3 +106,24 @@ def test_a_long_text_takes_linear_time() -> None:
     analyse(text)
     # Microseconds a character; about 1 on two slow cores.
     assert (time.process_time() - started) / len(text) * 1e6 < 20
+
+
+def test_texts_analysed_at_once_give_the_tokens_they_give_alone() -> None:
+    """Threads change places within every word; no word comes twice, so that none is remembered."""
+    endings = ("ing", "ations", "edly", "iveness", "ies", "ously")
+    texts = [
+        " ".join(f"{'abcdefghij'[n % 10]}{'klmnopqrst'[n // 10 % 10]}{thread}turn{e}" for n in range(100))
+        for thread in ("a", "b", "c", "d")
+        for e in endings
+    ]
+    # What is remembered of a piece of text must not hide what a thread makes of it.
+    _stem.cache_clear()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            together = list(threads.map(analyse, texts))
+    finally:
+        sys.setswitchinterval(interval)
+    _stem.cache_clear()
+    assert together == [analyse(text) for text in texts]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -41,6 +43,18 @@ class TestParser:
             assert len([section for section in document.sections if section.level]) >= 2
         for size in (60, 200, 2000):
             check_chunks(document, max_chars=size, overlap_chars=size // 5)
+
+    def test_documents_read_at_once_are_those_read_alone(self, each: Format) -> None:
+        sources = [each.sample.replace("End.", f"End {n}.").encode() for n in range(24)]
+        alone = [each.parser.parse(source, "guide") for source in sources]
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(4) as threads:
+                together = list(threads.map(lambda source: each.parser.parse(source, "guide"), sources))
+        finally:
+            sys.setswitchinterval(interval)
+        assert together == alone
 
     @pytest.mark.parametrize("line_end", ["\r\n", "\r"])
     def test_line_ends_change_nothing(self, each: Format, line_end: str) -> None:
