@@ -22,7 +22,8 @@ from copilotd.ingest.frontmatter import read_front_matter
 from copilotd.ingest.html_headings import HtmlHeading, html_headings
 from copilotd.ingest.lines import Layout, clean_characters, has_words, lay_out
 from copilotd.ingest.markup import component_names, strip_markup
-from copilotd.types import Block, BlockKind, Document, Section
+from copilotd.ingest.spans import Heading, sections_of, span_of
+from copilotd.types import Block, BlockKind, Document
 
 _ATTRIBUTES = re.compile(r"\s*\{:?\s*(?P<list>[#.][\w:.-][^{}]*|[\w-]+\s*=[^{}]*)\}\s*$")
 _ANCHOR = re.compile(r"#([\w:.-]+)")
@@ -96,8 +97,12 @@ class MarkdownParser:
         leaves = _with_gaps(list(_with_whole_comments(list(_leaves(tokens)), lines)), lines)
         layout = _clean(lines, leaves, components)
         leaves = list(_with_html_headings(leaves, lines, layout, components))
-        headings = [(leaf, *self._heading(leaf, env)) for leaf in leaves if leaf.kind is BlockKind.HEADING]
-        sections = _sections(headings, layout, doc_title)
+        headings = [
+            Heading(leaf.start, leaf.level, *self._heading(leaf, env))
+            for leaf in leaves
+            if leaf.kind is BlockKind.HEADING
+        ]
+        sections = sections_of(headings, layout, doc_title)
         first = next((section.heading for section in sections if section.level == 1 and section.heading), "")
         return Document(
             doc_title=doc_title,
@@ -327,42 +332,12 @@ def _with_html_headings(
             yield replace(leaf, start=start)
 
 
-def _sections(
-    headings: Sequence[tuple[_Leaf, str, str]], layout: Layout, doc_title: str
-) -> tuple[Section, ...]:
-    size = len(layout.text)
-    if not size:
-        return ()
-    starts = [layout.starts[leaf.start] for leaf, _, _ in headings]
-    sections: list[Section] = []
-    if not starts or starts[0] > 0:
-        sections.append(Section(doc_title, 0, (), 0, starts[0] if starts else size))
-    above: list[tuple[int, str]] = []
-    for (leaf, heading, anchor), start, end in zip(headings, starts, [*starts, size][1:], strict=True):
-        while above and above[-1][0] >= leaf.level:
-            above.pop()
-        above.append((leaf.level, heading))
-        if start < end:
-            path = tuple(name for _, name in above if name)
-            sections.append(Section(heading, leaf.level, path, start, end, anchor))
-    return tuple(sections)
-
-
 def _blocks(leaves: Sequence[_Leaf], layout: Layout) -> tuple[Block, ...]:
     blocks: list[Block] = []
-    text, starts, ends = layout.text, layout.starts, layout.ends
     for leaf in leaves:
-        first, last = leaf.start, leaf.end - 1
-        while last >= first and ends[last] <= starts[first]:
-            last -= 1
-        start, end = starts[first], ends[last] if last >= first else 0
-        shown = text[start:end]
-        if not has_words(shown):
-            continue
-        blank = len(shown) - len(shown.lstrip())
-        start += shown.rfind("\n", 0, blank) + 1
-        end = start + len(text[start:end].rstrip())
-        blocks.append(Block(leaf.kind, start, end, leaf.group, _header_end(leaf, layout, start, end)))
+        span = span_of(layout, leaf.start, leaf.end)
+        if span is not None:
+            blocks.append(Block(leaf.kind, *span, leaf.group, _header_end(leaf, layout, *span)))
     return tuple(blocks)
 
 

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from copilotd.ingest.lines import Layout, clean_characters, has_words, lay_out
-from copilotd.types import Block, BlockKind, Document, Section
-
-MAX_LEVEL = 6
+from copilotd.ingest.spans import Heading, sections_of, span_of
+from copilotd.types import Block, BlockKind, Document
 
 
 def names(words: str) -> frozenset[str]:
@@ -64,7 +63,12 @@ def build_document(
     if not has_words(layout.text):
         return Document(doc_title, " ".join(title.split()), "", (), (), (), description=description)
     whole = list(_whole(leaves, lines))
-    sections = _sections([leaf for leaf in whole if leaf.level], layout, doc_title)
+    headings = [
+        Heading(leaf.start, leaf.level, " ".join(clean_characters(leaf.heading).split()), leaf.anchor)
+        for leaf in whole
+        if leaf.level
+    ]
+    sections = sections_of(headings, layout, doc_title)
     top = next((section.heading for section in sections if section.level == 1 and section.heading), "")
     return Document(
         doc_title=doc_title,
@@ -115,42 +119,15 @@ def _one_a_line(leaves: Sequence[Leaf]) -> list[Leaf]:
     return [chosen[start] for start in sorted(chosen)]
 
 
-def _sections(headings: Sequence[Leaf], layout: Layout, doc_title: str) -> tuple[Section, ...]:
-    size = len(layout.text)
-    starts = [layout.starts[leaf.start] for leaf in headings]
-    sections: list[Section] = []
-    if not starts or starts[0] > 0:
-        sections.append(Section(doc_title, 0, (), 0, starts[0] if starts else size))
-    above: list[tuple[int, str]] = []
-    for leaf, start, end in zip(headings, starts, [*starts, size][1:], strict=True):
-        while above and above[-1][0] >= leaf.level:
-            above.pop()
-        heading = " ".join(clean_characters(leaf.heading).split())
-        above.append((leaf.level, heading))
-        if start < end:
-            path = tuple(name for _, name in above if name)
-            sections.append(Section(heading, min(leaf.level, MAX_LEVEL), path, start, end, leaf.anchor))
-    return tuple(sections)
-
-
 def _blocks(leaves: Sequence[Leaf], layout: Layout) -> tuple[Block, ...]:
     blocks: list[Block] = []
-    text, starts, ends = layout.text, layout.starts, layout.ends
     for leaf in leaves:
-        first, last = leaf.start, leaf.end - 1
-        while last >= first and ends[last] <= starts[first]:
-            last -= 1
-        if last < first:
+        span = span_of(layout, leaf.start, leaf.end)
+        if span is None:
             continue
-        start, end = starts[first], ends[last]
-        shown = text[start:end]
-        if not has_words(shown):
-            continue
-        blank = len(shown) - len(shown.lstrip())
-        start += shown.rfind("\n", 0, blank) + 1
-        end = start + len(text[start:end].rstrip())
+        start, end = span
         head = start
         if leaf.header_lines:
-            head = max(start, min(ends[min(leaf.start + leaf.header_lines, leaf.end) - 1], end))
+            head = max(start, min(layout.ends[min(leaf.start + leaf.header_lines, leaf.end) - 1], end))
         blocks.append(Block(leaf.kind, start, end, leaf.group, head))
     return tuple(blocks)

@@ -9,6 +9,7 @@ from typing import Any
 
 from copilotd.errors import Cancelled, ProviderError
 from copilotd.llm.completion import DEFAULT_MAX_TOKENS, close_stream, get_completion, never_cancelled
+from copilotd.query.citation import citation_of
 from copilotd.query.citation_stream import CitationStream, render_label
 from copilotd.query.evidence import INCOMPLETE, UNVERIFIED, Links
 from copilotd.query.extract import Passage, compose
@@ -26,7 +27,6 @@ from copilotd.query.pack import (
 from copilotd.query.prompt import SYSTEM_PROMPT, render_prompt
 from copilotd.query.sentences import Sentences
 from copilotd.query.support import SupportChecker, heading_of
-from copilotd.text import one_line
 from copilotd.types import (
     DEFAULT_NAMESPACE,
     ChunkMetadata,
@@ -53,7 +53,6 @@ __all__ = [
     "render_label",
 ]
 
-_PREVIEW_CHARS = 160
 
 _UNKNOWN = re.compile(r"^\W*I (?:don['’]t|do not) know\b", re.IGNORECASE)
 
@@ -93,40 +92,19 @@ class GroundedAnswer:
 
 def make_citations(hits: Sequence[Hit]) -> dict[str, Citation]:
     """Returns what the keys ``A``, ``B``… (then ``AA``…) of ``hits``, in their order, stand for."""
-    return {key_of(number): _citation(key_of(number), hit) for number, hit in enumerate(hits)}
-
-
-def _citation(key: str, hit: Hit) -> Citation:
-    metadata = hit.chunk.metadata
-    return Citation(
-        key=key,
-        chunk_id=hit.chunk.id,
-        doc_title=metadata.doc_title,
-        section_heading=metadata.section_heading,
-        heading_path=metadata.heading_path,
-        source_file=metadata.source_file,
-        relative_path=metadata.relative_path,
-        namespace=hit.chunk.namespace,
-        line_start=metadata.line_start,
-        line_end=metadata.line_end,
-        page=metadata.page,
-        score=hit.score,
-        preview=one_line(hit.chunk.text, _PREVIEW_CHARS),
-        page_end=metadata.page_end,
-    )
+    return {key_of(n): citation_of(key_of(n), hit.chunk, hit.score) for n, hit in enumerate(hits)}
 
 
 def _sent_citations(packed: Packed) -> dict[str, Citation]:
     """Returns the citations of what was sent: a shortened passage stands only for the lines of it that were."""
     citations = {}
     for passage in packed.passages:
-        citation = _citation(passage.key, passage.hit)
-        lines = passage.hit.chunk.line_numbers
+        chunk = passage.hit.chunk
+        lines = chunk.line_numbers
+        shown = None
         if not passage.complete and lines:
-            last = min(passage.text.count("\n"), len(lines) - 1)
-            _, page_end = passage.hit.chunk.pages_of(lines[0], lines[last])
-            citation = replace(citation, line_end=lines[last], page_end=page_end)
-        citations[passage.key] = citation
+            shown = lines[0], lines[min(passage.text.count("\n"), len(lines) - 1)]
+        citations[passage.key] = citation_of(passage.key, chunk, passage.hit.score, lines=shown)
     return citations
 
 

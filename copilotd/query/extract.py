@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from copilotd.index.analysis import analyse, analyse_query
+from copilotd.query.citation import citation_of
 from copilotd.query.citation_stream import render_label
 from copilotd.query.pack import key_of
 from copilotd.query.passages import Run, best_run, whole_run
 from copilotd.query.quoting import quoted
-from copilotd.text import one_line
 from copilotd.types import BlockKind, Citation, Hit, Retrieval, StoredChunk
 
-_PREVIEW_CHARS = 160
 _NEAR = 0.93
 """A further hit is quoted when its score reaches this share of the best one's."""
 
@@ -100,29 +99,12 @@ def compose(passages: Sequence[Passage]) -> tuple[str, list[Citation]]:
     parts = []
     citations = []
     for number, passage in enumerate(passages):
-        key = key_of(number)
-        meta = passage.chunk.metadata
-        page, page_end = passage.chunk.pages_of(passage.line_start, passage.line_end)
         # A mark behind a fence's closing line would leave the fence open; below a table's row it would be one more.
         separator = "\n" if "\n" in passage.text else " "
         if passage.text.rstrip().rpartition("\n")[2].lstrip(" >").startswith("|"):
             separator = "\n\n"
-        citation = Citation(
-            key=key,
-            chunk_id=passage.chunk.id,
-            doc_title=meta.doc_title,
-            section_heading=meta.section_heading,
-            heading_path=meta.heading_path,
-            source_file=meta.source_file,
-            relative_path=meta.relative_path,
-            namespace=passage.chunk.namespace,
-            line_start=passage.line_start,
-            line_end=passage.line_end,
-            page=page,
-            score=passage.score,
-            preview=one_line(passage.text, _PREVIEW_CHARS),
-            page_end=page_end,
-        )
+        lines = passage.line_start, passage.line_end
+        citation = citation_of(key_of(number), passage.chunk, passage.score, text=passage.text, lines=lines)
         # Rendered here and not by the mark scanner: a document's own "[A]" is text, no mark.
         note = f" (… {passage.rows_left_out} more rows)" if passage.rows_left_out else ""
         parts.append(f"{quoted(passage.text)}{separator}{render_label(citation)}{note}")
