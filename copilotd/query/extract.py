@@ -8,6 +8,7 @@ near the first, so that a reader isn't sent to a place that doesn't answer.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,13 @@ _FENCE_IN_ITEM = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(?:`{3}|~{3
 _INDENTED = re.compile(r"(?:[ >]*(?: {4}|\t).*\n|[ \t>]*\n)*(?:[ >]*(?: {4}|\t).*|[ \t>]*)")
 _NAME = re.compile(r"^-|[_.]|[a-z][A-Z]")
 _TICKS = re.compile("`{3,}")
+_OPENING = re.compile(
+    r"\.\.[ \t]+[\w-]+::[ \t]*([\w+#.-]*)[^\n]*"
+    r"|\[(?:source|listing)?(?:%\w+)*(?:,[ \t]*([\w+#.-]+))?[^\n]*\]"
+    r"|#\+begin_\w+[ \t]*([\w+#.-]*)[^\n]*",
+    re.IGNORECASE,
+)
+"""What opens a listing in reStructuredText, AsciiDoc and Org; the group is its language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +153,8 @@ def _rows_left_out(chunk: StoredChunk, run: Run) -> int:
 def _fenced(chunk: StoredChunk, start: int, end: int) -> str:
     """Returns a quote with fences around code of formats that mark it otherwise, such as AsciiDoc or HTML.
 
-    Code that is a fence already, or is indented as Markdown wants it, stays as it is.
+    The line that opens a listing there becomes the fence's. Code that is a fence already, or is indented as
+    Markdown wants it, stays as it is.
     """
     pieces = []
     position = start
@@ -155,11 +164,20 @@ def _fenced(chunk: StoredChunk, start: int, end: int) -> str:
             continue
         code = chunk.text[first:last]
         opening = chunk.context if block.start == 0 and chunk.context else chunk.text[block.start : last]
-        if _FENCE_IN_ITEM.match(opening) or _INDENTED.fullmatch(code):
+        opened = (
+            None
+            if block.header_end <= first
+            else _OPENING.fullmatch(chunk.text[first : block.header_end].strip())
+        )
+        if _FENCE_IN_ITEM.match(opening) or (_INDENTED.fullmatch(code) and not opened):
             continue
+        language = ""
+        if opened:
+            language = next(filter(None, opened.groups()), "")
+            code = textwrap.dedent(chunk.text[block.header_end : last].strip("\n"))
         runs = _TICKS.findall(code)
         fence = "`" * max(3, len(max(runs, default="")) + 1)
-        pieces.append(f"{chunk.text[position:first]}{fence}\n{code}\n{fence}")
+        pieces.append(f"{chunk.text[position:first]}{fence}{language}\n{code}\n{fence}")
         position = last
     return "".join(pieces) + chunk.text[position:end]
 

@@ -252,7 +252,10 @@ def _rows(text: str, block: Block) -> list[tuple[int, int]]:
 def _split(text: str, block: Block, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
     pieces = []
     start = block.start
-    for match in pattern.finditer(text, block.start, block.end):
+    # What opens a listing goes with its first lines, also where a blank line stands between.
+    opened = max(block.header_end, start)
+    opened += len(text[opened : block.end]) - len(text[opened : block.end].lstrip())
+    for match in pattern.finditer(text, opened, block.end):
         pieces.append((start, match.start()))
         start = match.end()
     return [*pieces, (start, block.end)]

@@ -240,11 +240,36 @@ def test_code_of_every_format_is_quoted_as_code(name: str) -> None:
     document = parse_file(name, CODE_IN_FORMATS[name].encode())
     index.add(document, chunk_document(document, source_file="/g", relative_path=name, last_modified=1.0))
     (passage, *_) = extract(retrieve("how to start the firing", index, HashingEncoder(), Scope(), 5))
-    fenced = re.search(r"^```\n(.*?)^```$", passage.text, re.DOTALL | re.MULTILINE)
+    fenced = re.search(r"^```(\w*)\n(.*?)^```$", passage.text, re.DOTALL | re.MULTILINE)
     assert fenced is not None
-    assert [line.strip() for line in CODE.split("\n")] == [
-        line.strip() for line in fenced[1].rstrip("\n").split("\n")
-    ][-3:]
+    assert fenced[1] == ("" if name.endswith((".html", ".ipynb")) else "sh")
+    assert fenced[2].rstrip("\n") == CODE
+    assert fence_is_whole(passage.text)
+
+
+@pytest.mark.parametrize(
+    ("name", "opening", "language"),
+    [
+        ("g.rst", ".. code:: python\n   :linenos:\n\n", "python"),
+        ("g.rst", ".. literalinclude-like::\n\n", None),
+        ("g.adoc", "[source%linenums,c++]\n", "c++"),
+        ("g.adoc", "[,yaml]\n", "yaml"),
+        ("g.org", "#+begin_example\n", ""),
+    ],
+)
+def test_what_opens_a_listing_is_no_line_of_its_code(name: str, opening: str, language: str | None) -> None:
+    closing = {"g.rst": "", "g.adoc": "----\n", "g.org": "#+end_example\n"}[name]
+    title = {"g.rst": "Kiln\n====\n\n", "g.adoc": "= Kiln\n\n", "g.org": "* Kiln\n"}[name]
+    indent = "   " if name == "g.rst" else ""
+    code = "\n\n".join(f"{indent}step_{n} = heat({n})" for n in range(40))
+    fence = "----\n" if name == "g.adoc" else ""
+    index = MemoryIndex(HashingEncoder())
+    document = parse_file(name, f"{title}Heat the kiln:\n\n{opening}{fence}{code}\n{closing}".encode())
+    index.add(document, chunk_document(document, source_file="/g", relative_path=name, last_modified=1.0))
+    (passage, *_) = extract(retrieve("how to heat the kiln step_0", index, HashingEncoder(), Scope(), 5))
+    if language is not None:
+        assert f"```{language}\nstep_0 = heat(0)\n" in passage.text
+        assert opening.strip().split("\n")[0] not in passage.text
     assert fence_is_whole(passage.text)
 
 
