@@ -63,7 +63,9 @@ def _source(places: Places, number: int) -> dict[str, Any]:
     sources = _load(places.state_dir / FILE_NAME)
     if not 1 <= number <= len(sources):
         had = (
-            f"The last answer had {len(sources)} numbered sources." if sources else "There is no last answer."
+            f"The last answer had {len(sources)} numbered source{'s' * (len(sources) != 1)}."
+            if sources
+            else "There is no last answer."
         )
         raise SectionNotFound(f"No source {number}. {had}", 'copilot ask "…", then: copilot section 1')
     return sources[number - 1]

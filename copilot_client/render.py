@@ -152,7 +152,8 @@ def answer_gaps(answer: JSONObject) -> list[str]:
     topics = [_line(topic) for topic in answer.get("missing_topics") or ()]
     if not answer.get("known") or not topics:
         return []
-    return [f"The documentation may not cover: {', '.join(topics)}."]
+    named = ", ".join(topics)
+    return [f"The documentation may not cover: {named}{'' if named.endswith(('?', '.', '!')) else '.'}"]
 
 
 def freshness_line(result: JSONObject) -> list[str]:

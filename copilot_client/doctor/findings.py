@@ -118,9 +118,12 @@ def _answers(places: Places, hello: Mapping[str, Any], status: Mapping[str, Any]
     for error in status.get("errors", ()):
         yield Finding("errors", "warn", str(error), "copilot logs")
     if skipped := status.get("skipped"):
-        text = (
-            f"{len(skipped)} files are not indexed, among them {skipped[0]['path']}: {skipped[0]['reason']}."
+        count = (
+            "1 file is not indexed:"
+            if len(skipped) == 1
+            else f"{len(skipped)} files are not indexed, among them"
         )
+        text = f"{count} {skipped[0]['path']}: {skipped[0]['reason']}."
         yield Finding("skipped", "warn", text, "copilot status")
 
 

@@ -7,6 +7,7 @@ adornments, comments, labels, options of directives, table borders.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 
 import regex as re
 
@@ -23,8 +24,8 @@ _MAX_LINES = 50_000
 _ADORNMENT = re.compile(r"\s*([!-/:-@\[-`{-~])\1{2,}\s*")
 _BORDER = re.compile(r"(?=[^=-]*+(?:-(?![-=])[^=-]*+)*+(?:=|--|-=))[-=+|\s]++")
 _GRID_HEADER = re.compile(r"\s*+\+(?=\+*+=)[=+]++\s*+")
-_ROLE = re.compile(r"``(?:[^`]|`(?!`))*+``|:[A-Za-z][\w.:+-]{0,60}:`(?![\s`])([^`]+)`")
-_ROLE_TARGET = re.compile(r"([^<>]*[^<>\s])\s*<[^<>]*>")
+_ROLE = re.compile(r"``(?:[^`]|`(?!`))*+``|:[A-Za-z][\w.:+-]{0,60}:`(?![\s`])((?:[^`\n]|\n(?!\s*[|+]))+)`")
+_ROLE_TARGET = re.compile(r"(.+?)\s*<[^<]*>", re.DOTALL)
 _INLINE = re.compile(r"``|\*\*|(?<!\w)[*`|]|[*`|](?!\w)")
 _OPTION = re.compile(r"\s+:(?P<name>[\w -]+):(?:\s+(?P<value>.*))?")
 _FILE_SETTING = re.compile(r":(?:orphan|tocdepth|nocomments|no-?search)\s*:.*", re.IGNORECASE)
@@ -37,7 +38,7 @@ class RstParser:
     """Reads reStructuredText, with what Sphinx adds to it."""
 
     name = "rst"
-    version = 1
+    version = 2
     suffixes: tuple[str, ...] = (".rst", ".rest", ".rst.inc")
     isolated = False
 
@@ -85,7 +86,9 @@ def _role_text(match: re.Match[str]) -> str:
         return match[0]
     target = _ROLE_TARGET.fullmatch(text)
     shown = target[1] if target else text
-    return shown.rpartition(".")[2].lstrip("~") if shown.startswith("~") else shown
+    shown = shown.rpartition(".")[2].lstrip("~") if shown.startswith("~") else shown
+    # A role that goes over several lines still does, so that each word stays on its own.
+    return shown + "\n" * (text.count("\n") - shown.count("\n"))
 
 
 class _Cleaner:
@@ -260,5 +263,22 @@ class _Cleaner:
                 top = False
             if top or (not has_words(line) and _ADORNMENT.fullmatch(line)):
                 self._kept[index] = None
-            elif ":`" in line:
-                self._kept[index] = _ROLE.sub(_role_text, line)
+        for first, last in self._paragraphs():
+            lines = self._kept[first:last]
+            text = "\n".join(line for line in lines if line is not None)
+            if ":`" in text:
+                shown = _ROLE.sub(_role_text, text).split("\n")
+                # A line that held nothing but a role's target is not seen.
+                self._kept[first:last] = [
+                    line if has_words(line) or not has_words(before or "") else None
+                    for line, before in zip(shown, lines, strict=True)
+                ]
+
+    def _paragraphs(self) -> Iterator[tuple[int, int]]:
+        """Yields the runs of kept lines without a blank one, half-open; code is in none."""
+        first = 0
+        for index, line in enumerate([*self._kept, None]):
+            if not line or index in self._verbatim or not line.strip():
+                if index > first:
+                    yield first, index
+                first = index + 1

@@ -85,9 +85,13 @@ def _require(provider: str, missing: Sequence[tuple[str, str]], file: str) -> No
     variables = " and ".join(variable for _, variable in missing)
     if not file:
         raise SettingsError(f"no {what}: set {variables}", "or ask with --extractive, which needs neither")
+    # A key is asked for: on a command line others could see it.
+    commands = ", ".join(
+        f"copilot config set {variable}{' NAME' * (noun == 'model')}" for noun, variable in missing
+    )
     raise SettingsError(
         f"the daemon has no {what}: set {variables} in {file}",
-        f"what your shell exports doesn't reach a service: put it there (chmod 600 {file}), then: copilot restart",
+        f"{commands} (what your shell exports doesn't reach a daemon that runs)",
     )
 
 

@@ -184,3 +184,29 @@ def test_a_whole_corpus_keeps_every_word_in_its_place() -> None:
         if rendered_headings(body) != headings or rendered_words(body) - words(document.text):
             differing.append(path)
     assert differing == []
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("See :doc:`the\nguide <guide>` now.", "See the\nguide now."),
+        ("Clear the :conf:opt:`<user>\n<gui.user>` tag.", "Clear the <user>\n tag."),
+        ("Clear :conf:opt:`<user> <gui.user>`.", "Clear <user>."),
+        ("Clear :conf:opt:`List<T>\n<types.list>`\n\nand go.", "Clear List<T>\n\nand go."),
+        ("A :ref:`a\nb` and ``:ref:`c\nd` ``.", "A a\nb and ``:ref:`c\nd` ``."),
+        ("Open :ref:`a\n\nb` here.", "Open :ref:`a\n\nb` here."),
+        ("::\n\n   :ref:`a\n   b`", "   :ref:`a\n   b`"),
+    ],
+)
+def test_a_role_over_several_lines_shows_its_text_on_the_lines_it_is_written_on(
+    source: str, shown: str
+) -> None:
+    document = parse(f"Guide\n=====\n\n{source}\n")
+    assert document.text.partition("Guide\n\n")[2] == shown
+
+
+def test_a_role_cut_by_a_table_cell_swallows_no_border() -> None:
+    table = "+------+------+\n| a    | b    |\n+======+======+\n| :r:`x| one  |\n| y`   | two  |\n+------+------+\n"
+    text = parse(f"Guide\n=====\n\n{table}").text
+    assert "one" in text
+    assert "two" in text
