@@ -100,7 +100,8 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             import difflib
 
-            close = difflib.get_close_matches(args[0], _MODULES, n=2, cutoff=0.7) if args else []
+            # Two letters that changed places in a word of three leave two thirds.
+            close = difflib.get_close_matches(args[0], _MODULES, n=2, cutoff=0.65) if args else []
             if close:
                 meant = f"{error.message} Did you mean {' or '.join(close)}?"
                 raise click.UsageError(meant, ctx) from None

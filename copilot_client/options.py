@@ -41,8 +41,12 @@ def scope_options(command: Command) -> Command:
     )(command)
 
 
-def read_query(words: tuple[str, ...]) -> str:
+def read_query(words: tuple[str, ...], example: str = 'ask "how do I restore a backup?"') -> str:
     """Returns the question: the words joined, or stdin for a single ``-``.
+
+    Args:
+        words: As they were typed.
+        example: What to type instead of nothing.
 
     Raises:
         UsageError: It is empty.
@@ -51,7 +55,7 @@ def read_query(words: tuple[str, ...]) -> str:
     source: bytes = sys.stdin.buffer.read() if typed == b"-" else typed
     query = source.decode("utf-8", "replace").strip()
     if not query:
-        raise UsageError("The question is empty.", 'copilot ask "how do I restore a backup?"')
+        raise UsageError("The question is empty.", f"copilot {example}")
     return query
 
 

@@ -38,6 +38,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+NEXT = " Next: "
+"""Stands between message and hint where both are one sentence: in a status, or among notices."""
+
 
 class CopilotError(Exception):
     """Base of all errors that are meant to be read by a person.

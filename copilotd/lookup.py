@@ -6,15 +6,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain, islice
 from typing import TypeVar
 
 from copilotd.errors import Cancelled, UsageError
-from copilotd.index.reader import ReadView
+from copilotd.index.reader import ReadView, in_paths
 from copilotd.index.store import Store
 from copilotd.query.question import Clock
 from copilotd.text import printable
 from copilotd.turns import Turns
-from copilotd.types import Freshness, Reporter, Scope
+from copilotd.types import Freshness, Reporter, Root, Scope
 from copilotd.update.background import ReconcileLoop
 from copilotd.update.embedder import Embedder
 from copilotd.update.index_run import tell_stale
@@ -44,21 +45,22 @@ class Lookup:
         self._loop = loop
         self._turns = Turns()
 
-    def sync(self, budget_s: float, reporter: Reporter) -> Freshness:
+    def sync(self, budget_s: float, reporter: Reporter, scope: Scope = Scope()) -> Freshness:  # noqa: B008 (frozen)
         """Brings whatever was saved before this call into the index, as far as the time budget goes.
 
         Args:
             budget_s: Seconds.
             reporter: Told each changed file.
+            scope: What is waited for and reported as lacking: one namespace's question waits for no other's files.
         """
         began = time.monotonic()
         deadline = began + budget_s
 
-        unseen: list[str] = []
+        unseen: list[Root] = []
         looked = began
         for _ in range(_MAX_LOOKS):
             unseen = [
-                watch.root.path
+                watch.root
                 for watch in self._reconciler.watches()
                 if not self._reconciler.look(
                     watch.root.id,
@@ -68,13 +70,15 @@ class Lookup:
                     on_stale=tell_stale(reporter),
                 )
             ]
-            if not self._reconciler.count_backlog() or time.monotonic() >= deadline:
+            roots = {root.id for root in self._roots_of(scope)}
+            waiting = any(self._reconciler.count_backlog(root_id) for root_id in roots)
+            if not waiting or time.monotonic() >= deadline:
                 break
-            self._reconciler.wait_fresh(budget_s, deadline, reporter.cancelled)
+            self._reconciler.wait_fresh(roots, budget_s, deadline, reporter.cancelled)
             looked = time.monotonic()
         if reporter.cancelled():
             raise Cancelled("The question was cancelled.")
-        return self._freshness(unseen)
+        return self._freshness(unseen, scope)
 
     def find(
         self,
@@ -99,7 +103,7 @@ class Lookup:
         """
         with self.question():
             for _ in range(_MAX_LOOKS):
-                freshness = self.sync(budget_s, reporter)
+                freshness = self.sync(budget_s, reporter, scope)
                 clock.lap("sync")
                 with self._turns.take(reporter.cancelled), self._store.read() as view:
                     self._require_roots(view, scope)
@@ -153,21 +157,32 @@ class Lookup:
                 "paths are below the indexed folder, as sources show them; a folder's name or a glob will do",
             )
 
-    def _freshness(self, unseen: list[str]) -> Freshness:
-        """Says what the index lacks: files to read, documents that wait for vectors, roots not looked at."""
-        paths = [*unseen, *self._reconciler.backlog()]
+    def _roots_of(self, scope: Scope) -> list[Root]:
+        return [
+            watch.root
+            for watch in self._reconciler.watches()
+            if scope.namespaces is None or watch.root.namespace in scope.namespaces
+        ]
+
+    def _freshness(self, unseen: list[Root], scope: Scope) -> Freshness:
+        """Says what a scope of the index lacks: files to read, documents without vectors, roots not looked at."""
+        roots = self._roots_of(scope)
+        paths = [root.path for root in unseen if root in roots]
+        unread = self._reconciler.backlog({root.id for root in roots})
+        paths += [path for path in unread if in_paths(path, scope)]
         # Before the view: what is planned meanwhile is then counted here, never missed by both.
         unplanned = self._loop.unplanned
         with self._store.read() as view:
             generation = view.generation
-            _, documents = view.pending_counts() if self._embedder.encoder is not None else (0, 0)
-            documents += unplanned
+            waiting = view.pending_paths(scope) if self._embedder.encoder is not None else []
+            documents = len(waiting) + unplanned
             if documents:
-                waiting = [path for path in view.pending_paths(_PENDING_PATHS) if path not in paths]
+                known = set(paths)
+                rest = (path for path in waiting if path not in known)
                 return Freshness(
                     generation,
                     len(paths) + documents,
-                    tuple((*paths, *waiting)[:_PENDING_PATHS]),
+                    tuple(islice(chain(paths, rest), _PENDING_PATHS)),
                     by_words=documents,
                 )
         return Freshness(generation, len(paths), tuple(paths[:_PENDING_PATHS]))

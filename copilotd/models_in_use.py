@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from copilotd.embed.models import LocatedModel
-from copilotd.errors import Cancelled, ModelError, ModelLoading, UsageError
+from copilotd.errors import NEXT, Cancelled, ModelError, ModelLoading, UsageError
 from copilotd.index.store import Store
 from copilotd.query.gate import Calibration, load_calibrations
 from copilotd.query.own_calibration import OwnCalibration, calibrate
@@ -145,4 +145,4 @@ def _locate(locate: LocateModel, name: str) -> tuple[LocatedModel | None, str]:
     try:
         return locate(name), ""
     except ModelError as error:
-        return None, f"{error.message} ({error.hint})"
+        return None, f"{error.message}{NEXT}{error.hint}" if error.hint else error.message

@@ -18,6 +18,7 @@ from pathlib import Path
 import platformdirs
 
 from copilotd.errors import SettingsError
+from copilotd.text import shell_word
 
 APPLICATION = "copilot"
 
@@ -304,7 +305,7 @@ def check_private_directory(path: Path, *, tighten: bool = False) -> None:
     elif mode & 0o077:
         raise SettingsError(
             f"The folder {path} is open to other users (mode {mode:04o}); it is not used.",
-            f"chmod 700 {path}",
+            f"chmod 700 {shell_word(str(path))}",
         )
 
 
@@ -332,7 +333,7 @@ def check_index_directory(path: Path, *, tighten: bool = False) -> None:
     if mode & 0o022:
         raise SettingsError(
             f"INDEX_DIR {path} can be written to by other users (mode {mode:04o}); it is not used.",
-            f"Look at what is in it, then: chmod go-w {path}",
+            f"Look at what is in it, then: chmod go-w {shell_word(str(path))}",
         )
     if tighten and mode & 0o077:
         path.chmod(0o700)

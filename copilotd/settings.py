@@ -21,7 +21,7 @@ import dotenv
 
 from copilotd import paths
 from copilotd.errors import SettingsError
-from copilotd.text import one_line
+from copilotd.text import one_line, shell_word
 
 PROVIDERS = ("anthropic", "openai", "ollama", "extractive")
 ASK_MODES = ("plain", "deep")
@@ -379,7 +379,9 @@ def _warnings(path: Path, stored: Mapping[str, str]) -> tuple[str, ...]:
     except OSError:
         return tuple(warnings)
     if mode & 0o077:
-        warnings.append(f"{path} is open to other users (mode {mode:04o}); run: chmod 600 {path}")
+        warnings.append(
+            f"{path} is open to other users (mode {mode:04o}); run: chmod 600 {shell_word(str(path))}"
+        )
     return tuple(warnings)
 
 

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
+from shlex import quote
 
 # Letters, digits and ASCII are harmless, and nearly all there is; only the rest is looked up.
 _UNUSUAL = re.compile(r"[^\w\x20-\x7e\n\t]")
@@ -72,6 +73,14 @@ def one_line(text: str, limit: int) -> str:
         return flat
     cut = flat.rfind(" ", limit // 2, limit)
     return flat[: cut if cut > 0 else limit - 1].rstrip() + "…"
+
+
+def shell_word(text: str) -> str:
+    """Returns ``text`` printable and as one word of a command that is told to be copied into a shell.
+
+    A ``~`` at the beginning isn't expanded by a shell that reads it quoted; paths in hints are absolute.
+    """
+    return quote(printable(text, keep_newlines=False))
 
 
 def bracketed(label: str) -> str:

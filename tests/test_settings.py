@@ -195,7 +195,7 @@ def test_a_missing_key_is_said_of_the_daemon_with_its_file_and_the_command(
     make = provider_factory(load_settings())
     with pytest.raises(SettingsError) as caught:
         make()
-    assert caught.value.message.startswith("the daemon has no key")
+    assert caught.value.message.startswith("The daemon has no key")
     assert f"{variable} in {env_file}" in caught.value.message
     assert "your shell" in caught.value.hint
     assert caught.value.hint.startswith(f"copilot config set {variable} ")

@@ -11,6 +11,7 @@ import click
 from copilot_client.options import json_option, no_start_option
 from copilot_client.output import write_json, write_lines
 from copilot_client.progress import ProgressBar
+from copilot_client.render import count
 from copilot_client.request import request
 from copilotd.text import printable
 
@@ -53,11 +54,11 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     for finding in report["findings"]:
         where = f"{printable(finding['path'])}: " if finding["path"] else ""
         yield f"{printable(finding['kind'])}: {where}{printable(finding['detail'])}"
-    checked = f"{report['documents']} documents and {report['windows']} vectors checked"
+    checked = f"{count(report['documents'], 'document')} and {count(report['windows'], 'vector')} checked"
     if report["clean"]:
         yield f"{checked}: all is well."
     elif report["repaired"]:
         yield f"{checked}: everything found was mended."
     else:
-        yield f"{checked}: {len(report['findings'])} findings."
+        yield f"{checked}: {count(len(report['findings']), 'finding')}."
         yield "Next: copilot check --repair"

@@ -113,7 +113,9 @@ def set_setting(name: str, value: str | None, as_json: bool) -> None:
     _change(report, lambda old: settings_file.set_value(old, variable, text), variable, as_json=as_json)
 
 
-@config.command(epilog="Example: copilot config unset TOP_K")
+@config.command(
+    short_help="Takes a setting out of the settings file.", epilog="Example: copilot config unset TOP_K"
+)
 @click.argument("name")
 @json_option
 def unset(name: str, as_json: bool) -> None:
@@ -128,7 +130,9 @@ def unset(name: str, as_json: bool) -> None:
     _change(report, lambda old: settings_file.unset_value(old, variable), variable, as_json=as_json)
 
 
-@config.command(epilog="Example: EDITOR=nano copilot config edit")
+@config.command(
+    short_help="Opens the settings file in your editor.", epilog="Example: EDITOR=nano copilot config edit"
+)
 def edit() -> None:
     """Opens the settings file in your editor, and checks it before it is used."""
     editor = next((os.environ[name] for name in ("VISUAL", "EDITOR") if os.environ.get(name, "").strip()), "")

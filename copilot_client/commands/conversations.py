@@ -56,7 +56,7 @@ def show(conversation: str, as_json: bool, no_start: bool) -> None:
     _print(conversation, as_json, no_start)
 
 
-@conversations.command()
+@conversations.command(short_help="Prints a conversation for a file: Markdown, or JSON.")
 @click.argument("conversation", metavar="ID", default="last")
 @json_option
 @no_start_option

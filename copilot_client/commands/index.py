@@ -16,7 +16,7 @@ from copilot_client.progress import ProgressBar
 from copilot_client.request import connect, daemon_places
 from copilot_client.terminal import is_terminal
 from copilotd.errors import RootNotFound, UsageError
-from copilotd.text import printable
+from copilotd.text import printable, shell_word
 
 INDEX_EXAMPLES = """\b
 Examples:
@@ -35,9 +35,11 @@ Examples:
 @click.option("--namespace", "-n", metavar="NAME", help="Documents of different namespaces never mix.")
 @click.option("--include", multiple=True, metavar="GLOB", help="Only files that match; repeatable.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="No files that match; repeatable.")
-@click.option("--chunk-size", type=click.IntRange(min=1), metavar="N", help="Longest passage, in characters.")
 @click.option(
-    "--chunk-overlap", type=click.IntRange(min=0), metavar="N", help="Characters that passages share."
+    "--chunk-size", type=click.IntRange(100, 100_000), metavar="N", help="Longest passage, in characters."
+)
+@click.option(
+    "--chunk-overlap", type=click.IntRange(0, 50_000), metavar="N", help="Characters that passages share."
 )
 @click.option("--poll", is_flag=True, help="Look by the clock: for shares that send no notices.")
 @click.option("--yes", "-y", is_flag=True, help="Index the whole home folder or disk without asking.")
@@ -111,7 +113,7 @@ def _checked_directory(directory: str) -> str:
     if not os.path.exists(path):
         raise RootNotFound(f"There is no folder {printable(path)}.", "copilot index DIR")
     if not os.path.isdir(path):
-        folder = printable(os.path.dirname(path))
+        folder = shell_word(os.path.dirname(path))
         raise UsageError(f"{printable(path)} is a file, not a folder.", f"copilot index {folder}")
     return path
 
@@ -125,6 +127,6 @@ def _confirm_large(path: str) -> None:
     if not is_terminal(sys.stdin):
         raise UsageError(
             f"{what}; it is not indexed without --yes.",
-            f"copilot index DIR, or: copilot index {printable(path)} --yes",
+            f"copilot index DIR, or: copilot index {shell_word(path)} --yes",
         )
     click.confirm(f"{what}. Index it?", abort=True, err=True)

@@ -38,7 +38,7 @@ def search(
 ) -> None:
     """Lists the passages that fit QUERY best, without composing an answer."""
     params = {
-        "query": read_query(query),
+        "query": read_query(query, "search restore backup"),
         "namespaces": list(namespaces) or None,
         "paths": list(paths) or None,
         "top_k": top_k,

@@ -57,7 +57,10 @@ def service() -> None:
     """Installs, removes and shows the daemon as a service of this user."""
 
 
-@service.command(epilog="Example: copilot service install")
+@service.command(
+    short_help="Runs the daemon now, at each login, and after a crash.",
+    epilog="Example: copilot service install",
+)
 @manager_option
 @json_option
 def install(manager: str | None, as_json: bool) -> None:
@@ -106,7 +109,7 @@ def uninstall(manager: str | None, as_json: bool) -> None:
         write_lines(["The service is not installed."])
 
 
-@service.command(epilog="Example: copilot service status --json")
+@service.command(short_help="Shows how the service is.", epilog="Example: copilot service status --json")
 @manager_option
 @json_option
 @click.pass_context

@@ -18,8 +18,9 @@ from typing import Any
 from copilot_client.connection import Connection, DaemonUnavailable, NotRunning
 from copilot_client.launch import lock_holder, run_copilotd
 from copilotd import __version__
-from copilotd.errors import CopilotError, SettingsError
+from copilotd.errors import NEXT, CopilotError, SettingsError
 from copilotd.paths import Places, check_index_directory, check_private_directory
+from copilotd.text import shell_word
 
 STATUS_S = 10.0
 LOW_DISK_BYTES = 1 << 30
@@ -114,9 +115,11 @@ def _answers(places: Places, hello: Mapping[str, Any], status: Mapping[str, Any]
         text = f"The daemon at {places.socket} serves {status.get('index_dir')}, not {places.index_dir}."
         yield Finding("daemon", "fail", text, "copilot restart")
     if error := status.get("model", {}).get("error"):
-        yield Finding("model", "fail", f"The daemon has no model: {error}", "copilot model verify")
+        why, _, fix = str(error).partition(NEXT)
+        yield Finding("model", "fail", f"The daemon has no model: {why}", fix or "copilot model verify")
     for error in status.get("errors", ()):
-        yield Finding("errors", "warn", str(error), "copilot logs")
+        what, _, fix = str(error).partition(NEXT)
+        yield Finding("errors", "warn", what, fix or "copilot logs")
     if skipped := status.get("skipped"):
         count = (
             "1 file is not indexed:"
@@ -142,7 +145,10 @@ def _known_roots(places: Places) -> Sequence[Mapping[str, Any]]:
     """Reads the roots from the file beside the index; paths stand there as hexadecimal bytes."""
     try:
         stored = json.loads((places.index_dir / "roots.json").read_bytes())
-        return [{"path": os.fsdecode(bytes.fromhex(root["path"]))} for root in stored]
+        return [
+            {"path": os.fsdecode(bytes.fromhex(root["path"])), "namespace": root["namespace"]}
+            for root in stored
+        ]
     except (OSError, ValueError, KeyError, TypeError):
         return []
 
@@ -150,12 +156,14 @@ def _known_roots(places: Places) -> Sequence[Mapping[str, Any]]:
 def _root(path: str, watch: str | None, state: str) -> Finding:
     if not os.path.isdir(path):
         text = f"The indexed folder {path} is not there; its documents aren't cited."
-        return Finding("roots", "fail", text, f"mount it again, or: copilot forget {path}")
+        return Finding("roots", "fail", text, f"mount it again, or: copilot forget {shell_word(path)}")
     if not os.access(path, os.R_OK | os.X_OK):
-        return Finding("roots", "fail", f"The indexed folder {path} can't be read.", f"chmod u+rx {path}")
+        return Finding(
+            "roots", "fail", f"The indexed folder {path} can't be read.", f"chmod u+rx {shell_word(path)}"
+        )
     if state != "ok":
         text = f"The indexed folder {path} is {state}; its documents aren't cited."
-        return Finding("roots", "fail", text, f"ls -la {path}")
+        return Finding("roots", "fail", text, f"ls -la {shell_word(path)}")
     if watch is not None and watch.startswith("failed"):
         return Finding("roots", "fail", f"{path} is not watched ({watch}).", "copilot restart")
     if watch is not None and watch.startswith("polling") and "as asked for" not in watch:
@@ -166,14 +174,20 @@ def _root(path: str, watch: str | None, state: str) -> Finding:
 
 def _doubles(known: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     """Two names of one folder, or one inside another, are read and embedded once each, and cited twice."""
-    seen: list[tuple[str, str]] = []
+    seen: list[tuple[Mapping[str, Any], str]] = []
     for root in known:
-        real = os.path.realpath(root["path"])
-        for path, other in seen:
-            if real == other or real.startswith(f"{other}/") or other.startswith(f"{real}/"):
-                text = f"{root['path']} and {path} hold the same documents, under two namespaces."
-                yield Finding("roots", "warn", text, f"copilot forget {root['path']}")
-        seen.append((root["path"], real))
+        path, namespace = root["path"], root["namespace"]
+        real = os.path.realpath(path)
+        for other, place in seen:
+            if real == place or real.startswith(f"{place}/") or place.startswith(f"{real}/"):
+                whose = path if path == other["path"] else f"{path} and {other['path']}"
+                verb = "is" if path == other["path"] else "hold the same documents,"
+                text = (
+                    f"{whose} {verb} indexed twice: in the namespaces {other['namespace']} and {namespace}."
+                )
+                fix = f"copilot forget {shell_word(path)} --namespace {shell_word(namespace)}"
+                yield Finding("roots", "warn", text, fix)
+        seen.append((root, real))
 
 
 def watches(status: Mapping[str, Any] | None) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from urllib.parse import quote_from_bytes
 
 from copilotd.conversation.store import Summary, summary_of
@@ -44,7 +45,7 @@ def answer_json(answer: Answer) -> JSONObject:
         "provider": answer.provider,
         "model": answer.model,
         "freshness": freshness_json(answer.freshness),
-        "timings_ms": dict(answer.timings_ms),
+        "timings_ms": _timings(answer.timings_ms),
         "dropped_marks": answer.dropped_marks,
         "support": [support_json(support) for support in answer.support],
         "usage": None if answer.usage is None else usage_json(answer.usage),
@@ -130,7 +131,7 @@ def search_json(result: SearchResult) -> JSONObject:
         "hits": [hit_json(hit) for hit in result.hits],
         "freshness": freshness_json(result.freshness),
         "notices": [printable(notice) for notice in result.notices],
-        "timings_ms": dict(result.timings_ms),
+        "timings_ms": _timings(result.timings_ms),
         "corrections": dict(result.corrections),
         "confidence": round(result.verdict.confidence, 4),
         "confidence_level": result.verdict.level.value,
@@ -246,6 +247,10 @@ def status_json(status: Status) -> JSONObject:
         "provider": status.provider,
         "llm_model": status.llm_model,
     }
+
+
+def _timings(timings: Mapping[str, float]) -> JSONObject:
+    return {stage: round(ms, 3) for stage, ms in timings.items()}
 
 
 def freshness_json(freshness: Freshness) -> JSONObject:

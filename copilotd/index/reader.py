@@ -285,14 +285,20 @@ class ReadView:
         ).fetchone()
         return int(row[0])
 
-    def pending_paths(self, limit: int) -> list[str]:
-        """Returns the relative paths of up to ``limit`` documents that still wait for a vector."""
+    def pending_paths(self, scope: Scope) -> list[str]:
+        """Returns the relative paths of the documents of a scope that still wait for a vector."""
+        if not self.pending_counts()[0]:
+            return []
+        roots = self._roots(scope)
         rows = self.connection.execute(
-            "SELECT DISTINCT f.relative_path FROM pending p JOIN windows w ON w.key = p.key"
-            " JOIN chunks c ON c.id = w.chunk_id JOIN files f ON f.id = c.file_id LIMIT ?",
-            (limit,),
+            "SELECT DISTINCT f.id, f.root_id, f.relative_path FROM pending p JOIN windows w ON w.key = p.key"
+            " JOIN chunks c ON c.id = w.chunk_id JOIN files f ON f.id = c.file_id ORDER BY f.id"
         )
-        return [os.fsdecode(row[0]) for row in rows]
+        return [
+            path
+            for _, root_id, name in rows
+            if (roots is None or root_id in roots) and in_paths(path := os.fsdecode(name), scope)
+        ]
 
     def load_record(self, file_id: int) -> DocumentRecord | None:
         """Returns a document's text and layout; None where it is gone, suspended or damaged."""
@@ -412,13 +418,18 @@ class ReadView:
             for file_id, path in self.connection.execute(
                 "SELECT id, relative_path FROM files WHERE skipped = ''"
             )
-            if any(path_matches(os.fsdecode(path), pattern) for pattern in scope.paths)
+            if in_paths(os.fsdecode(path), scope)
         ]
         return {
             row[0]
             for file_id in files
             for row in self.connection.execute("SELECT id FROM chunks WHERE file_id = ?", (file_id,))
         }
+
+
+def in_paths(relative_path: str, scope: Scope) -> bool:
+    """Returns whether a path is one that a scope allows; its namespaces are not looked at."""
+    return not scope.paths or any(path_matches(relative_path, pattern) for pattern in scope.paths)
 
 
 def path_matches(relative_path: str, pattern: str) -> bool:

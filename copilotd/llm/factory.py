@@ -84,13 +84,15 @@ def _require(provider: str, missing: Sequence[tuple[str, str]], file: str) -> No
     what = f"{' and no '.join(noun for noun, _ in missing)} for {provider}"
     variables = " and ".join(variable for _, variable in missing)
     if not file:
-        raise SettingsError(f"no {what}: set {variables}", "or ask with --extractive, which needs neither")
+        raise SettingsError(
+            f"There is no {what}: set {variables}", "or ask with --extractive, which needs neither"
+        )
     # A key is asked for: on a command line others could see it.
     commands = ", ".join(
         f"copilot config set {variable}{' NAME' * (noun == 'model')}" for noun, variable in missing
     )
     raise SettingsError(
-        f"the daemon has no {what}: set {variables} in {file}",
+        f"The daemon has no {what}: set {variables} in {file}",
         f"{commands} (what your shell exports doesn't reach a daemon that runs)",
     )
 

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 
 from copilotd.errors import SectionNotFound, UsageError
 from copilotd.index.reader import DocumentRecord, ReadView
-from copilotd.text import one_line
+from copilotd.text import one_line, shell_word
 from copilotd.types import Section, SectionText
 
 _LINES = re.compile(r"(?P<path>.+):(?P<first>[0-9]+)(?:-(?P<last>[0-9]+))?", re.DOTALL)
@@ -59,23 +59,25 @@ def _by_path(view: ReadView, ref: str, namespace: str | None) -> SectionText | N
     first, last = _number(match["first"]), _number(match["last"] or match["first"])
     if match.re is _PAGES:
         if document.pages is None:
-            raise SectionNotFound(f"{name} has no pages.", f"copilot section {name}:LINE")
+            raise SectionNotFound(f"{name} has no pages.", f"copilot section {shell_word(name)}:LINE")
         places, unit = document.pages, "page"
     else:
         places, unit = document.line_numbers, "line"
     highest = max(places, default=0)
     if first < 1:
-        raise SectionNotFound(f"There is no {unit} 0 in {name}: the first is 1.", f"copilot section {name}")
+        raise SectionNotFound(
+            f"There is no {unit} 0 in {name}: the first is 1.", f"copilot section {shell_word(name)}"
+        )
     if last < first:
         raise SectionNotFound(
             f"The {unit}s {match['first'][:20]}-{match['last'][:20]} run backwards.",
-            f"copilot section {name}",
+            f"copilot section {shell_word(name)}",
         )
     if last > highest:
         wanted = match["last"] or match["first"]
         raise SectionNotFound(
             f"There is no {unit} {one_line(wanted, 20)} in {name}, which has {highest} {unit}s.",
-            f"copilot section {name}",
+            f"copilot section {shell_word(name)}",
         )
     return _section_at(
         record, bisect_left(places, first) if unit == "page" else bisect_right(places, first) - 1

@@ -65,7 +65,7 @@ class ModelLoader:
     def words_only(self) -> str:
         """Why a question is searched by words alone while there is no encoder."""
         if self.error:
-            return f"Searched by words only: {self.error}"
+            return f"Searched by words only. {self.error}"
         return "Searched by words only: the embedding model is still loading."
 
     def wait(self, timeout_s: float) -> bool:

@@ -148,6 +148,7 @@ class IndexRunner:
         ids = {watch.root.id for watch in watches}
         counts = [status for status in self._roots() if status.root.id in ids]
         documents = sum(status.documents for status in counts)
+        chunks = sum(status.chunks for status in counts)
         outcomes = tally.outcomes
         changed = outcomes[Outcome.NEW] + outcomes[Outcome.UPDATED] + outcomes[Outcome.MOVED]
         prefixes = tuple(watch.root.path.rstrip("/") + "/" for watch in watches)
@@ -159,13 +160,13 @@ class IndexRunner:
             moved=outcomes[Outcome.MOVED],
             removed=outcomes[Outcome.REMOVED],
             unchanged=max(0, documents - changed),
-            chunks=sum(status.chunks for status in counts),
+            chunks=chunks,
             windows_embedded=embedded,
             skipped=tuple(item for item in status.skipped if item[0].startswith(prefixes)),
             warnings=tuple(item for item in status.warnings if item[0].startswith(prefixes)),
             seconds=time.monotonic() - began,
             suffixes=supported_suffixes(),
-            notices=(self._loader.words_only,) if self._embedder.encoder is None else (),
+            notices=(self._loader.words_only,) if chunks and self._embedder.encoder is None else (),
             path=watches[0].root.path if len(watches) == 1 else "",
         )
 

@@ -14,7 +14,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -509,14 +509,14 @@ class Reconciler:
         with self._condition:
             self._tallies.remove(tally)
 
-    def backlog(self, root_id: int | None = None) -> list[str]:
-        """Returns the paths of files known to differ from the index, unsettled ones among them; bulk work last."""
+    def backlog(self, root_ids: Collection[int]) -> list[str]:
+        """Returns the paths of these roots' files that differ from the index, unsettled ones too; bulk work last."""
         with self._condition:
             items = [*self._working.items(), *self._todo.items()]
-            mine = [(key[1], item.bulk) for key, item in items if root_id in (None, key[0])]
+            mine = [(key[1], item.bulk) for key, item in items if key[0] in root_ids]
             paths = [path for path, bulk in mine if not bulk]
             for watch in self._watches.values():
-                if root_id in (None, watch.root.id):
+                if watch.root.id in root_ids:
                     paths += watch.unsettled
             paths += [path for path, bulk in mine if bulk]
             return list(dict.fromkeys(paths))
@@ -551,10 +551,13 @@ class Reconciler:
                 self._condition.wait(0.1)
         return True
 
-    def wait_fresh(self, budget_s: float, deadline: float, cancelled: Callable[[], bool]) -> None:
+    def wait_fresh(
+        self, root_ids: Collection[int], budget_s: float, deadline: float, cancelled: Callable[[], bool]
+    ) -> None:
         """Waits for what changed lately; for bulk work only where it will be done by ``deadline``.
 
         Args:
+            root_ids: Whose files are waited for.
             budget_s: A file that has been with a worker for longer than this (a long PDF) is not waited for.
             deadline: Monotonic time.
             cancelled: Whether the waiting is for nobody.
@@ -563,8 +566,11 @@ class Reconciler:
             while not self._stopping and not cancelled():
                 now = time.monotonic()
                 left = deadline - now
-                items = [*self._todo.values(), *self._working.values()]
-                items = [item for item in items if not item.started or now - item.started < budget_s]
+                items = [
+                    item
+                    for key, item in itertools.chain(self._todo.items(), self._working.items())
+                    if key[0] in root_ids and (not item.started or now - item.started < budget_s)
+                ]
                 bulk = sum(1 for item in items if item.bulk)
                 if left <= 0 or not items or (bulk == len(items) and not self._ends_within(bulk, left)):
                     return

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from copilotd.errors import RootNotFound, RootOverlap, UsageError
-from copilotd.text import one_line, printable
+from copilotd.text import one_line, printable, shell_word
 from copilotd.types import Root
 
 
@@ -46,12 +46,14 @@ def check_root(
     if os.path.isfile(absolute):
         raise UsageError(
             f"{printable(absolute)} is a file, not a folder.",
-            f"index its folder: copilot index {printable(os.path.dirname(absolute))}",
+            f"index its folder: copilot index {shell_word(os.path.dirname(absolute))}",
         )
     if not os.path.isdir(absolute):
         raise RootNotFound(f"There is no folder {one_line(absolute, 300)}.", "check the spelling")
     if not os.access(absolute, os.R_OK | os.X_OK):
-        raise UsageError(f"There is no permission to read {printable(absolute)}.", "chmod u+rx on it")
+        raise UsageError(
+            f"There is no permission to read {printable(absolute)}.", f"chmod u+rx {shell_word(absolute)}"
+        )
     if not namespace or not all(c.isalnum() or c in "-_." for c in namespace):
         raise UsageError(
             f"{printable(namespace)!r} can't be a namespace.", "use letters, digits, dashes and dots"
@@ -72,7 +74,7 @@ def check_root(
             inner, outer = (absolute, root.path) if len(real) > len(other) else (root.path, absolute)
             raise RootOverlap(
                 f"{printable(inner)} lies inside {printable(outer)}: its documents would be indexed twice.",
-                f"copilot forget {printable(root.path)} first, or use another --namespace",
+                f"copilot forget {shell_word(root.path)} first, or use another --namespace",
             )
     same = next(
         (

@@ -288,6 +288,9 @@ def test_usage_errors(home: Home, arguments: tuple[str, ...]) -> None:
     [
         (("sttaus",), "Did you mean status?"),
         (("serach", "x"), "Did you mean search?"),
+        (("aks", "x"), "Did you mean ask?"),
+        (("search", ""), "Next: copilot search restore"),
+        (("index", ".", "--chunk-size", "5"), "100<=x<=100000"),
         (("ask", "--dry-run", "what", "is", "it"), "copilot ask -- --dry-run …"),
         (("search", "-q"), "copilot search -- -q …"),
     ],
@@ -298,6 +301,22 @@ def test_a_slip_of_the_keyboard_is_told_what_was_meant(
     done = home.run(*arguments)
     assert (done.code, done.out) == (2, "")
     assert hint in done.err
+
+
+def test_a_command_to_copy_is_quoted_for_the_shell(home: Home) -> None:
+    folder = home.path / "my 'old' docs"
+    folder.mkdir()
+    (folder / "a.md").touch()
+    said = home.run("index", str(folder / "a.md")).err
+    _, _, command = said.rstrip("\n").partition("Next: ")
+    assert shlex.split(command) == ["copilot", "index", str(folder)]
+
+
+@pytest.mark.parametrize("group", ["service", "config", "conversations"])
+def test_a_group_lists_its_commands_in_whole_sentences(home: Home, group: str) -> None:
+    done = home.run(group, "--help")
+    assert done.code == 0
+    assert not [line for line in done.out.splitlines() if line.startswith("  ") and line.endswith("...")]
 
 
 # ---------------------------------------------------------------------------------------- search

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -163,7 +164,7 @@ def test_a_broken_daemon_is_a_finding_and_no_crash(home: Home) -> None:
 
 
 def test_roots_that_are_gone_polled_or_double(home: Home) -> None:
-    there = home.path / "docs"
+    there = home.path / "my docs"
     (there / "sub").mkdir(parents=True)
     watch = "polling: no watches left (max_user_watches)"
     roots = [
@@ -179,6 +180,31 @@ def test_roots_that_are_gone_polled_or_double(home: Home) -> None:
     assert "sysctl" in said[1][2]
     assert "copilot forget" in said[2][2]
     assert "hold the same documents" in said[3][1]
+    # Taken as it stands it forgets one of the two, not both.
+    assert shlex.split(said[3][2]) == ["copilot", "forget", str(there / "sub"), "--namespace", "b"]
+
+
+def test_one_folder_under_two_namespaces_is_told_by_its_namespaces(home: Home) -> None:
+    there = home.path / "docs"
+    there.mkdir()
+    roots = [
+        {"path": str(there), "namespace": name, "watch": "events", "state": "ok"} for name in ("a", "wiki")
+    ]
+    with ScriptedDaemon(home.socket, {"status": reply(status(home, roots=roots))}):
+        _, found = examine(home)
+    text = f"{there} is indexed twice: in the namespaces a and wiki."
+    assert of(found, "roots")[-1] == ("warn", text, f"copilot forget {there} --namespace wiki")
+
+
+def test_what_helps_against_an_error_of_the_daemon_is_the_next_command(home: Home) -> None:
+    error = "The model 'x/y' is not on this machine. Next: copilot model pull x/y"
+    changes = {"model": {"error": error}, "errors": [error]}
+    with ScriptedDaemon(home.socket, {"status": reply(status(home, **changes))}):
+        _, found = examine(home)
+    for check in ("model", "errors"):
+        assert [(message.partition("Next")[1], fix) for _, message, fix in of(found, check)[-1:]] == [
+            ("", "copilot model pull x/y")
+        ]
 
 
 def test_roots_are_known_without_a_daemon(home: Home) -> None:

@@ -204,6 +204,18 @@ def test_nothing_to_index_lists_what_can_be_read() -> None:
     ]
 
 
+def test_a_score_just_below_nothing_has_no_sign() -> None:
+    place = {
+        "doc_title": "z",
+        "section_heading": "Zebra",
+        "relative_path": "z.md",
+        "line_start": 1,
+        "line_end": 3,
+    }
+    refused = answer(known=False, closest=[{"key": "A", **place, "score": -0.0004}])
+    assert render.answer_sources(refused, PLAIN)[-1].endswith("z.md:1-3  0.00")
+
+
 def test_freshness_is_told_only_while_something_is_pending() -> None:
     assert render.freshness_line(answer()) == []
     pending = {"pending": 5, "pending_paths": ["a.md", "b.md", "c.md", "d.md"]}

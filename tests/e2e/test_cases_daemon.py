@@ -208,7 +208,12 @@ def test_dmn_08_a_service_without_a_key_says_where_a_service_has_it_from(home: H
         # The shell that asks has a key; the daemon was started without one.
         done = bare.run("ask", QUESTION, env={"OPENAI_API_KEY": "sk-shell"})
         assert done.code == 1
-        for part in ("the daemon has no key for openai", "OPENAI_API_KEY", str(settings), "copilot restart"):
+        for part in (
+            "The daemon has no key for openai",
+            "OPENAI_API_KEY",
+            str(settings),
+            "copilot config set OPENAI_API_KEY",
+        ):
             assert part in done.err
         with serving(OpenAIDialect().answer(SAID)) as server:
             with settings.open("a") as file:

@@ -344,6 +344,8 @@ def test_search_answers_by_words_while_the_model_loads_and_ask_waits(tmp_path: P
         result = search(engine, "celadon")
         assert result.hits[0].dense is None
         assert "words only" in result.notices[0]
+        (tmp_path / "empty").mkdir()
+        assert engine.index_root(str(tmp_path / "empty"), reporter=recorder).notices == ()
         with pytest.raises(ModelLoading):
             ask(engine, "celadon")
         release.set()

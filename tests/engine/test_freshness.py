@@ -17,7 +17,7 @@ from support.index_snapshot import check_files, check_vectors, store_of
 from copilotd.engine import Engine
 from copilotd.errors import IndexError_, RootOverlap
 from copilotd.index.catalog import DATABASE_NAME
-from copilotd.types import Float32Array, Reporter
+from copilotd.types import Float32Array, Reporter, Scope
 
 
 @pytest.fixture
@@ -87,6 +87,33 @@ def test_a_change_taken_back_while_it_is_read(tmp_path: Path, docs: Path) -> Non
         assert any("hot" in text for text in found(engine, "kiln hot"))
         assert not any("gated" in text for text in found(engine, "kiln gated"))
         check_files(engine)
+
+
+def test_a_question_of_one_namespace_is_not_told_of_the_pending_files_of_another(
+    tmp_path: Path, docs: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    encoder = GatedEncoder()
+    with running_engine(tmp_path / "index", encoder=encoder) as engine:
+        index(engine, docs)
+        settle(engine)
+        index(engine, other, namespace="wiki")
+        # Two files: one without its vectors yet, one not even read.
+        (other / "new.md").write_text("# New\n\nThe gated text.\n")
+        (other / "empty.md").write_text("# Full\n\nOf text.\n")
+        engine.sync(0.0, Recorder())
+        assert encoder.inside.wait(20)
+        (other / "empty.md").write_text("")
+        everywhere = search(engine, "kiln").freshness
+        assert {"new.md", "empty.md"} <= set(everywhere.pending_paths)
+        for scope in (Scope(namespaces=("default",)), Scope(paths=("kiln.md",))):
+            told = search(engine, "kiln", scope=scope).freshness
+            assert not {"new.md", "empty.md"} & set(told.pending_paths)
+            assert told.by_words == 0
+        there = search(engine, "text", scope=Scope(namespaces=("wiki",))).freshness
+        assert {"new.md", "empty.md"} <= set(there.pending_paths)
+        encoder.release.set()
 
 
 def test_a_document_deleted_while_it_is_read(tmp_path: Path, docs: Path) -> None:

@@ -65,7 +65,7 @@ def test_all_that_is_missing_is_named_at_once(name: str) -> None:
     with pytest.raises(RuntimeError) as caught:
         make(name, model="", **{f"{name}_api_key": ""})
     variables = f"LLM_MODEL and {name.upper()}_API_KEY"
-    assert str(caught.value) == f"the daemon has no model and no key for {name}: set {variables} in {FILE}"
+    assert str(caught.value) == f"The daemon has no model and no key for {name}: set {variables} in {FILE}"
 
 
 @pytest.mark.parametrize("key", ["", " ", "\n"])
@@ -77,7 +77,7 @@ def test_a_missing_key_names_its_variable_before_any_request(
     monkeypatch.setenv(f"{name.upper()}_API_KEY", "sk-of-the-environment")
     with pytest.raises(RuntimeError) as caught:
         make(name, **{f"{name}_api_key": key})
-    assert str(caught.value) == f"the daemon has no key for {name}: set {name.upper()}_API_KEY in {FILE}"
+    assert str(caught.value) == f"The daemon has no key for {name}: set {name.upper()}_API_KEY in {FILE}"
 
 
 @pytest.mark.parametrize("key", ["sk test", "sk-test\nsk-other", "sk-tést", "sk-\x00test"])
