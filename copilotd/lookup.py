@@ -78,6 +78,8 @@ class Lookup:
             looked = time.monotonic()
         if reporter.cancelled():
             raise Cancelled("The question was cancelled.")
+        # Such as a daemon that was killed leaves behind, or the end of a large folder.
+        self._embedder.embed_few(lambda: reporter.cancelled() or time.monotonic() >= deadline)
         return self._freshness(unseen, scope)
 
     def find(

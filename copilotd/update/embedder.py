@@ -12,6 +12,7 @@ from copilotd.embed.tokens import pack_tokens
 from copilotd.errors import CopilotError, ShuttingDown
 from copilotd.index.store import Store
 from copilotd.supervise import Worker
+from copilotd.text import one_line
 from copilotd.types import Encoder, TokenEncoder
 from copilotd.update.writer import Writer
 
@@ -23,6 +24,8 @@ _SLICE = 4
 _LISTED = 64
 # Windows that could not be embedded are left alone for this long, so that they don't hold up the others.
 _POSTPONED_S = 60.0
+FEW = 32
+"""So many windows take a fraction of a second: a question waits for them rather than do without."""
 # How long bulk work steps aside for questions before it takes its turn all the same.
 _LONGEST_PAUSE_S = 1.0
 
@@ -89,6 +92,28 @@ class Embedder:
             while not stop() and not self._stopping and any(key in self._claimed for key in keys):
                 self._condition.wait(0.02)
         return not self._store.pending_texts(keys)
+
+    def embed_few(self, stop: Callable[[], bool]) -> None:
+        """Embeds what is pending where that is little, on the caller's thread: no answer should go without it.
+
+        What can't be embedded is left to the background, which says so.
+
+        Args:
+            stop: Asked between slices.
+        """
+        if self._encoder is None:
+            return
+        with self._condition:
+            left_out = set(self._postponed)
+        work = self._store.pending_windows(FEW + 1, left_out)
+        if not 0 < len(work) <= FEW:
+            return
+        try:
+            self.embed_now([key for key, _ in work], stop)
+        except ShuttingDown:
+            raise
+        except Exception as error:
+            _log.warning("event=embedding_left_to_the_background error=%s", one_line(str(error), 200))
 
     def question_begins(self) -> None:
         """Makes bulk work step aside."""

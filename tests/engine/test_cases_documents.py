@@ -499,7 +499,7 @@ CASES = [
         "md36_rst_table.rst",
         "blue",
         "[md36_rst_table > Colours]  md36_rst_table.rst:5-18",
-        ["name  code\nred  1\nblue  2", "Notes keep their text.", "   # not a title\n   ======"],
+        ["name  code\nred  1\nblue  2", "Notes keep their text.", "```python\n# not a title\n======\n```"],
         outline=["Colours", "Colours > After"],
     ),
     Case(

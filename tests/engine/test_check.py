@@ -54,7 +54,9 @@ DAMAGE = {
     "windows bare": f"DELETE FROM vectors WHERE key IN (SELECT key FROM windows WHERE chunk_id = {CHUNK})",
     "orphans of tokens": "INSERT INTO tokens VALUES (randomblob(16), x'00', 0)",
     "vector's tokens": "INSERT INTO tokens SELECT key, x'00', 0 FROM vectors LIMIT 1",
-    "orphans": "INSERT INTO pending VALUES (randomblob(16), 'nobody wants this')",
+    # More than a question or a check embeds by the way.
+    "orphans": "INSERT INTO pending SELECT randomblob(16), 'nobody wants this'"
+    " FROM sqlite_master a, sqlite_master b LIMIT 100",
 }
 
 
@@ -62,7 +64,7 @@ DAMAGE = {
 def test_damage_is_found_and_mended(tmp_path: Path, engine: Engine, kind: str) -> None:
     before = snapshot(engine, WORDS, WORDS)
     database = sqlite3.connect(tmp_path / "index" / "index.sqlite3")
-    assert database.execute(DAMAGE[kind]).rowcount == 1
+    assert database.execute(DAMAGE[kind]).rowcount >= 1
     database.commit()
     database.close()
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from copilotd.errors import (
     SectionNotFound,
     UsageError,
 )
-from copilotd.types import AskRequest, Encoder, RootState, Scope, SearchRequest
+from copilotd.types import AskRequest, Encoder, Float32Array, RootState, Scope, SearchRequest
 
 GUIDE = """# Kiln guide
 
@@ -366,6 +367,38 @@ def test_without_a_model_words_are_searched_and_that_is_said(tmp_path: Path, doc
         answer = ask(engine, "celadon iron oxide", threshold=0.0)
         assert "damaged" in answer.notices[0]
         assert engine.status().model_error == "The model is damaged."
+
+
+class SlowBehind(HashingEncoder):
+    """Takes its time on the thread that embeds in the background."""
+
+    def encode(self, texts: Sequence[str]) -> Float32Array:
+        if threading.current_thread().name == "embedder":
+            time.sleep(0.3)
+        return super().encode(texts)
+
+
+def test_a_question_waits_for_the_few_vectors_that_a_killed_daemon_left_to_make(
+    tmp_path: Path, docs: Path
+) -> None:
+    def broken(_: LocatedModel) -> Encoder:
+        raise ModelError("The model is damaged.", "reinstall")
+
+    (docs / "clay.md").write_text(
+        "# Clay\n" + "".join(f"\n## Sort {n}\n\nClay {n} is grey.\n" for n in range(20))
+    )
+    with running_engine(tmp_path / "index", load=broken) as engine:
+        index(engine, docs)
+    with running_engine(tmp_path / "index", encoder=SlowBehind(), sync_budget_s=60.0) as engine:
+        answer = ask(engine, "celadon iron", threshold=0.0)
+        assert (answer.freshness.pending, answer.freshness.by_words) == (0, 0)
+        assert engine.status().windows == engine.status().embedded_total > 20
+    for n in range(60):
+        (docs / f"more{n}.md").write_text(f"# More {n}\n\nMore of clay {n}.\n")
+    with running_engine(tmp_path / "index", load=broken) as engine:
+        index(engine, docs)
+    with running_engine(tmp_path / "index", encoder=SlowBehind(), sync_budget_s=60.0) as engine:
+        assert ask(engine, "celadon iron", threshold=0.0).freshness.by_words > 0, "for many it doesn't"
 
 
 def test_another_model_embeds_everything_anew_and_never_mixes(tmp_path: Path, docs: Path) -> None:
