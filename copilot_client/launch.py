@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from copilot_client.connection import Connection, ConnectionLost, DaemonUnavailable, NotRunning, Starting
 from copilotd import paths, wire
-from copilotd.errors import CopilotError, SettingsError
+from copilotd.errors import CopilotError, SettingsError, could_not_start
 from copilotd.paths import Places, ensure_private_directory
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def start_daemon(places: Places, *, seconds: float = START_S) -> Connection:
     try:
         ensure_private_directory(places.state_dir, tighten=True)
     except SettingsError as error:
-        raise DaemonUnavailable(f"The daemon could not start: {error.message}", error.hint) from None
+        raise DaemonUnavailable(could_not_start(error.message), error.hint) from None
     from copilot_client.service.manager import find_manager
 
     manager = find_manager()

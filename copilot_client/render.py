@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from copilot_client.terminal import Style, display_width, file_uri, fit
-from copilotd.text import bracketed, one_line, printable, replace_unshown
+from copilotd.text import bracketed, count, one_line, printable, replace_unshown
 
 PREVIEW_LINES = 3
 DEFAULT_NAMESPACE = "default"
@@ -359,11 +359,6 @@ def forgotten(result: JSONObject) -> list[str]:
 
 
 # ------------------------------------------------------------------------------------ small things
-
-
-def count(number: int, noun: str) -> str:
-    """Returns ``1 file``, ``2 files``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def duration(seconds: float | None) -> str:

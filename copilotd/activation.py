@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from copilotd import wire
-from copilotd.errors import CannotStart, CopilotError, SettingsError
+from copilotd.errors import CannotStart, CopilotError, SettingsError, could_not_start
 from copilotd.units import LAUNCHD_LABEL, LAUNCHD_SOCKETS
 
 FIRST_DESCRIPTOR = 3
@@ -79,7 +79,7 @@ def refuse_waiting(inherited: socket.socket, error: CopilotError) -> int:
     """
     if inherited.fileno() < 0:
         return 0
-    reply = wire.encode_error(None, CannotStart(f"The daemon could not start: {error.message}", error.hint))
+    reply = wire.encode_error(None, CannotStart(could_not_start(error.message), error.hint))
     inherited.setblocking(False)
     for count in range(_REFUSALS):
         try:

@@ -20,7 +20,7 @@ from functools import partial
 from copilotd import __version__
 from copilotd.backend import BuildService, Service, build_service
 from copilotd.daemon_info import DaemonInfo, find_starter
-from copilotd.errors import CopilotError, IndexError_, SettingsError, ShuttingDown
+from copilotd.errors import CopilotError, IndexError_, SettingsError, ShuttingDown, could_not_start
 from copilotd.live_settings import LiveSettings
 from copilotd.notify import notify, watchdog_interval
 from copilotd.own_handlers import OwnHandlers
@@ -186,7 +186,7 @@ class Daemon:
             )
         else:
             self._exit_code = EXIT_FAILED
-            self._failure = CopilotError(f"The daemon could not start: {failure}.", "copilot logs")
+            self._failure = CopilotError(could_not_start(f"{failure}."), "copilot logs")
             log.error("event=start_failed", exc_info=failure)
         self._built.set()
         if self._failure is not None:

@@ -24,7 +24,7 @@ from copilotd.errors import CopilotError
 from copilotd.index import catalog
 from copilotd.llm import anthropic, make_provider, ollama, openai
 from copilotd.settings import Settings, load_settings, provider_arguments
-from copilotd.text import one_line
+from copilotd.text import count, one_line
 
 DISTRIBUTION = "docs-copilot"
 _REACH_S = 5.0
@@ -145,7 +145,7 @@ def _index(settings: Settings) -> Finding:
         return Finding(
             "index", "fail", f"The index is damaged: {one_line(damage, 200)}.", "copilot check --repair"
         )
-    return Finding("index", "ok", f"The index holds {documents} documents; its pages are whole.")
+    return Finding("index", "ok", f"The index holds {count(documents, 'document')}; its pages are whole.")
 
 
 def _provider(settings: Settings) -> Finding:

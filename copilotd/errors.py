@@ -222,6 +222,14 @@ class CannotStart(CopilotError):
     code = "cannot_start"
 
 
+def could_not_start(why: str) -> str:
+    """Returns why the daemon could not start as one sentence, whoever says so first: the daemon or who waits for it."""
+    return why if why.startswith(_NO_START) else f"{_NO_START}{why}"
+
+
+_NO_START = "The daemon could not start: "
+
+
 class Cancelled(CopilotError):
     """The request was cancelled by its client."""
 

@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
         if options.json:
             print(json.dumps({"error": {"code": error.code, "message": error.message, "hint": error.hint}}))
         else:
-            print(printable(f"{error.message}\n  {error.hint}"), file=sys.stderr)
+            print(printable(f"Error: {error.message}\n  Next: {error.hint}"), file=sys.stderr)
         return 1
 
 

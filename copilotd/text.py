@@ -83,6 +83,11 @@ def shell_word(text: str) -> str:
     return quote(printable(text, keep_newlines=False))
 
 
+def count(number: int, noun: str) -> str:
+    """Returns ``1 file``, ``2 files``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def bracketed(label: str) -> str:
     """Returns ``label`` between brackets, on one line; a citation is shown like this.
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 
-from copilot_client import cli, render
+from copilot_client import cli
 from copilot_client.last_answer import save_sources
 from copilot_client.options import no_start_option, scope_options
 from copilot_client.request import daemon_places, request
 from copilot_client.terminal import is_terminal
 from copilotd.paths import Places
+from copilotd.text import count
 
 EXAMPLES = """\b
 Examples:
@@ -107,7 +108,7 @@ def _greeting(roots: Mapping[str, Any]) -> list[str]:
     if not found:
         return ["No folder is indexed yet. Add one: copilot index DIR"]
     documents = sum(int(root.get("documents") or 0) for root in found)
-    return [f"{render.count(documents, 'document')}. /help lists the commands, Ctrl-D leaves."]
+    return [f"{count(documents, 'document')}. /help lists the commands, Ctrl-D leaves."]
 
 
 def _open_source(place: Mapping[str, Any]) -> None:

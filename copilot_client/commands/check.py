@@ -11,9 +11,8 @@ import click
 from copilot_client.options import json_option, no_start_option
 from copilot_client.output import write_json, write_lines
 from copilot_client.progress import ProgressBar
-from copilot_client.render import count
 from copilot_client.request import request
-from copilotd.text import printable
+from copilotd.text import count, printable
 
 EXAMPLES = """\b
 Examples:

@@ -15,7 +15,7 @@ from copilot_client.options import json_option, no_start_option
 from copilot_client.output import stdout_style, tell, write_json, write_lines
 from copilot_client.request import daemon_places, request
 from copilotd.errors import UsageError
-from copilotd.text import one_line
+from copilotd.text import count, one_line
 
 EXAMPLES = """\b
 Examples:
@@ -83,7 +83,7 @@ def delete(ids: tuple[str, ...], everything: bool, as_json: bool, no_start: bool
     if as_json:
         write_json(result)
     else:
-        write_lines([f"Deleted {render.count(int(result.get('deleted') or 0), 'conversation')}."])
+        write_lines([f"Deleted {count(int(result.get('deleted') or 0), 'conversation')}."])
 
 
 def _list(as_json: bool, no_start: bool) -> None:
@@ -96,7 +96,7 @@ def _list(as_json: bool, no_start: bool) -> None:
     write_lines(
         [
             f"{style.bold(one_line(str(item.get('id')), 20))}  {style.dim(moment(item.get('updated')))}"
-            f"  {render.count(int(item.get('turns') or 0), 'question')}"
+            f"  {count(int(item.get('turns') or 0), 'question')}"
             f"  {one_line(str(item.get('title') or ''), 200)}"
             for item in found
         ]

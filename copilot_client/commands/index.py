@@ -62,6 +62,8 @@ def index(
     Doing it again for the same folder costs only what has changed.
     """
     path = _checked_directory(directory)
+    if not all(glob.strip() for glob in (*include, *exclude)):
+        raise UsageError("A glob is empty.", "copilot index DIR --include '*.md'")
     if not yes:
         _confirm_large(path)
     params = {

@@ -13,7 +13,7 @@ from copilot_client.options import json_option
 from copilot_client.output import tell, write_json, write_lines
 from copilot_client.request import daemon_places
 from copilot_client.service.manager import installed_manager
-from copilotd.errors import CopilotError
+from copilotd.errors import CopilotError, could_not_start
 from copilotd.paths import Places
 
 START_EXAMPLES = "Example: copilot start"
@@ -73,7 +73,7 @@ def _greet(connection: Connection, places: Places) -> Mapping[str, Any]:
             except DaemonUnavailable:
                 raise
             except CopilotError as error:
-                raise DaemonUnavailable(f"The daemon could not start: {error.message}", error.hint) from None
+                raise DaemonUnavailable(could_not_start(error.message), error.hint) from None
     return said
 
 

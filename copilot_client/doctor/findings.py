@@ -56,7 +56,7 @@ def installation() -> Iterator[Finding]:
     except (CopilotError, ValueError, KeyError, TypeError) as error:
         said = error.message if isinstance(error, CopilotError) else str(error)
         yield Finding(
-            "installation", "fail", f"The daemon's program doesn't run: {said}", "pip install docs-copilot"
+            "program", "fail", f"The daemon's program doesn't run: {said}", "pip install docs-copilot"
         )
 
 

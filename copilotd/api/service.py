@@ -29,7 +29,7 @@ from copilotd.llm.factory import make_provider
 from copilotd.query.answer import MakeProvider
 from copilotd.server import Handler, RequestContext
 from copilotd.settings import Settings, provider_arguments
-from copilotd.text import one_line, printable
+from copilotd.text import count, one_line, printable
 from copilotd.types import AskRequest, Context, JSONObject, Progress, Provider, SearchRequest
 
 # Requests that run at once; further ones wait for a thread. Status and hello have threads of their own, so
@@ -111,7 +111,7 @@ class Service:
         status = self._engine.status()
         if status.state == "starting":
             return f"Loading the model {one_line(status.model_name, 60)}"
-        documents = f"{status.documents} documents in {len(status.roots)} folders"
+        documents = f"{count(status.documents, 'document')} in {count(len(status.roots), 'folder')}"
         return f"Indexing, {status.pending} left; {documents}" if status.pending else f"Ready, {documents}"
 
     def close(self) -> None:

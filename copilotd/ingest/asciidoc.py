@@ -43,7 +43,7 @@ class AsciiDocParser:
     """Reads AsciiDoc."""
 
     name = "asciidoc"
-    version = 2
+    version = 3
     suffixes: tuple[str, ...] = (".adoc", ".asciidoc", ".asc")
     isolated = False
 

@@ -32,6 +32,9 @@ _CONTROL = re.compile("[\x01-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _MULTIBYTE = re.compile(
     rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}",
 )
+# A key, signature or certificate in letters: base64 from its first line to its last. Signed text holds its words.
+_ARMOUR = re.compile(r"\s*-----BEGIN (?!PGP SIGNED MESSAGE)[A-Z0-9 ]{1,60}-----\s")
+_ARMOUR_END = re.compile(r"-----END [A-Z0-9 ]{1,60}-----\s*\Z")
 _HIGH = re.compile(rb"[\x80-\xff]")
 
 
@@ -42,7 +45,7 @@ def decode(source: bytes) -> str:
     with a few damaged bytes; then a legacy encoding. NUL characters are dropped.
 
     Raises:
-        ParseError: The bytes are not text.
+        ParseError: The bytes are not text, or are a key.
     """
     if source.startswith(_BINARY_SIGNATURES):
         raise ParseError("not a text file, although its name says so")
@@ -51,6 +54,8 @@ def decode(source: bytes) -> str:
     nuls = sample.count("\0")
     if len(_CONTROL.findall(sample)) + nuls > max(2, len(sample) * _MAX_CONTROL_SHARE):
         raise ParseError("looks like a binary file, not text")
+    if _ARMOUR.match(text) and _ARMOUR_END.search(text, max(0, len(text) - 200)):
+        raise ParseError("a key, signature or certificate, not a document")
     if "\0" in text:
         text = text.replace("\0", "")
     if "\r" in text:

@@ -11,7 +11,7 @@ class PlainTextParser:
     """Reads ``.txt`` files."""
 
     name = "text"
-    version = 1
+    version = 2
     suffixes: tuple[str, ...] = (".txt",)
     isolated = False
 

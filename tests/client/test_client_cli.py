@@ -291,6 +291,9 @@ def test_usage_errors(home: Home, arguments: tuple[str, ...]) -> None:
         (("aks", "x"), "Did you mean ask?"),
         (("search", ""), "Next: copilot search restore"),
         (("index", ".", "--chunk-size", "5"), "100<=x<=100000"),
+        (("index", ".", "--include", ""), "A glob is empty."),
+        (("model", "pul"), "No such command"),
+        (("model", "pull"), "Missing argument 'NAME'"),
         (("ask", "--dry-run", "what", "is", "it"), "copilot ask -- --dry-run …"),
         (("search", "-q"), "copilot search -- -q …"),
     ],
@@ -312,7 +315,7 @@ def test_a_command_to_copy_is_quoted_for_the_shell(home: Home) -> None:
     assert shlex.split(command) == ["copilot", "index", str(folder)]
 
 
-@pytest.mark.parametrize("group", ["service", "config", "conversations"])
+@pytest.mark.parametrize("group", ["service", "config", "conversations", "model"])
 def test_a_group_lists_its_commands_in_whole_sentences(home: Home, group: str) -> None:
     done = home.run(group, "--help")
     assert done.code == 0

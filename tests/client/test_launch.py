@@ -15,7 +15,7 @@ from support.client_home import Home, temporary_home
 from support.scripted_daemon import RawListener, ScriptedDaemon, failure
 
 from copilot_client.launch import lock_holder, terminate_holder
-from copilotd.errors import VersionMismatch
+from copilotd.errors import CopilotError, VersionMismatch
 from copilotd.lock import LockFile
 
 HOLDER = """
@@ -152,6 +152,14 @@ def test_a_link_in_the_place_of_a_start_lock_is_one_too(home: Home) -> None:
 def test_settings_that_can_not_be_read_are_too(home: Home, command: tuple[str, ...]) -> None:
     done = home.run(*command, env={"COPILOT_ENV_FILE": "/absent"})
     assert (done.code, "COPILOT_ENV_FILE" in done.err) == (3, True)
+
+
+@pytest.mark.parametrize("said", ["It broke.", "The daemon could not start: It broke."])
+def test_that_it_could_not_start_is_said_once_by_whoever_knows_first(home: Home, said: str) -> None:
+    scripts = {"roots": failure(CopilotError(said, "copilot logs"))}
+    with ScriptedDaemon(home.socket, scripts, hello={"state": "starting"}):
+        done = home.run("start")
+    assert (done.code, done.err.splitlines()[-2]) == (3, "Error: The daemon could not start: It broke.")
 
 
 def test_a_daemon_that_can_not_start_says_why(home: Home) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from support.documents import check_document
 
+from copilotd.errors import ParseError
 from copilotd.ingest.asciidoc import AsciiDocParser
+from copilotd.ingest.plain import PlainTextParser
 from copilotd.types import BlockKind, Document
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "formats"
@@ -21,6 +23,22 @@ def parse(text: str) -> Document:
 
 def paths(document: Document) -> list[str]:
     return [" > ".join(section.heading_path) for section in document.sections if section.level]
+
+
+@pytest.mark.parametrize(
+    "kind", ["PGP PUBLIC KEY BLOCK", "PGP SIGNATURE", "CERTIFICATE", "OPENSSH PRIVATE KEY"]
+)
+def test_an_armoured_key_is_no_document(kind: str) -> None:
+    key = f"-----BEGIN {kind}-----\n\nmQENBFxTUHMBCADEs6kE\n=x1Yz\n-----END {kind}-----\n"
+    for parser in (AsciiDocParser(), PlainTextParser()):
+        with pytest.raises(ParseError, match="a key, signature or certificate"):
+            parser.parse((key * 2).encode(), "release")
+    # What shows a key, or is signed, has words.
+    assert "Import it" in parse(f"{key}\nImport it.\n").text
+    signed = (
+        "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\nVersion 3 is out.\n-----BEGIN PGP SIGNATURE-----"
+    )
+    assert "Version 3 is out." in parse(f"{signed}\n\niQEz\n-----END PGP SIGNATURE-----\n").text
 
 
 def test_a_document() -> None:
