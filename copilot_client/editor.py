@@ -110,9 +110,10 @@ def _opener() -> str:
 
 
 def _not_run(command: str, error: Exception) -> CopilotError:
+    why = "there is no such program" if isinstance(error, FileNotFoundError) else one_line(str(error), 200)
     return CopilotError(
-        f"The editor {one_line(command, 100)!r} can't be run: {one_line(str(error), 200)}.",
-        "set EDITOR to an editor that is installed",
+        f"{one_line(command, 100)!r} can't be run: {why}.",
+        "name a program that is installed with --editor, COPILOT_EDITOR or EDITOR",
     )
 
 

@@ -99,6 +99,7 @@ class Answering:
     def _answer(self, request: AskRequest, reporter: Reporter, make_provider: MakeProvider) -> Answer:
         clock = Clock()
         query = checked_question(request.query)
+        self._lookup.require_roots(request.scope)
         encoder, notices = self._models.wait_for_encoder(self._settings().model_wait_s, reporter)
         clock.lap("model")
         deep = self._settings().ask_mode == "deep" if request.deep is None else request.deep

@@ -108,7 +108,8 @@ class Lookup:
                 freshness = self.sync(budget_s, reporter, scope)
                 clock.lap("sync")
                 with self._turns.take(reporter.cancelled), self._store.read() as view:
-                    self._require_roots(view, scope)
+                    self.require_roots(scope)
+                    self._require_paths(view, scope)
                     found = search(view)
                     freshness = replace(freshness, generation=view.generation)
                 clock.lap("retrieve")
@@ -140,7 +141,12 @@ class Lookup:
         with self.question(), self._turns.take(), self._store.read() as view:
             return search(view), view.generation
 
-    def _require_roots(self, view: ReadView, scope: Scope) -> None:
+    def require_roots(self, scope: Scope) -> None:
+        """Refuses a question that no folder can answer; costs nothing, so it comes before all waiting.
+
+        Raises:
+            UsageError: Nothing is indexed, or there is no such namespace.
+        """
         roots = self._reconciler.watches()
         if not roots:
             raise UsageError("No folder is indexed yet.", "copilot index DIR")
@@ -151,6 +157,8 @@ class Lookup:
                 f"There is no namespace {printable(unknown[0])!r}.",
                 f"known namespaces: {', '.join(sorted(known))}",
             )
+
+    def _require_paths(self, view: ReadView, scope: Scope) -> None:
         # Where files are still to be read, the one that is meant may be among them.
         unmatched = [] if self._reconciler.count_backlog() else view.unmatched_paths(scope)
         if unmatched and len(unmatched) == len(scope.paths):

@@ -4,6 +4,7 @@ A question that names its own topic (:mod:`copilotd.conversation.leaning`) is le
 because terms of the last topic would only spoil its search. Otherwise:
 
 - a phrase (*on macOS?*) takes the place of the same phrase in the last question, or is put at its end;
+- a phrase with the same noun (*and the door code?* after *what is the safe code?*) takes the place of the one with it;
 - an option or name (*what about --keep-weekly?*) takes the place of the one of its kind;
 - everything else gets in parentheses what the last question was about, its rarest words, or the list item it
   points at (*the second one*), or where the question had too few words the heading it was answered from.
@@ -19,8 +20,8 @@ import regex as re
 
 from copilotd.conversation.leaning import Utterance, dissect, leans_back, list_position
 from copilotd.conversation.turns import Turn
-from copilotd.conversation.words import GENERIC, PREPOSITIONS
-from copilotd.index.analysis import analyse_query
+from copilotd.conversation.words import ARTICLES, GENERIC, PREPOSITIONS
+from copilotd.index.analysis import STOP_WORDS, analyse_query
 from copilotd.types import IndexReader, Scope
 
 MAX_QUERY_CHARS = 1_000
@@ -29,6 +30,8 @@ MAX_CARRIED = 6
 """Terms carried over: more say less about what was meant."""
 _ENOUGH = 2
 _MAX_ITEM_TERMS = 4
+_SHORTEST_PHRASE = 3
+"""Article, what is new, and noun."""
 
 Rarity = Callable[[Sequence[str]], Mapping[str, float]]
 """Gives each analysed term its weight: rare terms say more, those the documents don't hold weigh nothing."""
@@ -88,12 +91,40 @@ def _in_place(utterance: Utterance, last: str) -> str:
     if utterance.is_fragment:
         preposition = utterance.words[utterance.body].lower
         return f"{_without_phrase(last, preposition)} {rest}?"
+    if same := _with_the_same_noun(utterance, last):
+        return same
     for kind in (_OPTION, _VARIABLE, _NAME):
         # A name at the beginning of the question has its capital from there.
         found = [match for match in kind.finditer(last) if match.start()]
         if kind.fullmatch(rest) and len(found) == 1:
             return f"{last[: found[0].start()]}{rest}{last[found[0].end() :]}?"
     return ""
+
+
+def _with_the_same_noun(utterance: Utterance, last: str) -> str:
+    """Returns the last question with its phrase of the same noun exchanged; empty where there is no such phrase.
+
+    A phrase is told by its article and ends with its noun: what stands between them is no verb.
+    """
+    phrase = utterance.words[utterance.body :]
+    lower = [word.lower for word in phrase]
+    if len(phrase) < _SHORTEST_PHRASE or lower[0] not in ARTICLES or PREPOSITIONS.intersection(lower):
+        return ""
+    noun, words = _stem(phrase[-1].text), last.split()
+    places = [index for index, word in enumerate(words) if _stem(word) == noun]
+    if len(places) != 1:
+        return ""
+    start = places[0] - 1
+    while start >= 0 and words[start].lower() not in STOP_WORDS:
+        start -= 1
+    if start < 0 or words[start].lower() not in ARTICLES:
+        return ""
+    return " ".join([*words[:start], *(word.text for word in phrase), *words[places[0] + 1 :]]) + "?"
+
+
+def _stem(word: str) -> str:
+    words = analyse_query(word).words
+    return words[0].tokens[0] if len(words) == 1 else ""
 
 
 def _without_phrase(question: str, preposition: str) -> str:

@@ -43,6 +43,7 @@ PREPOSITIONS = _words(
 PERSONAL = _words("it them they he she him her")
 POSSESSIVE = _words("its their his hers theirs")
 DEMONSTRATIVE = _words("this these those")
+ARTICLES = _words("a an the my your our")
 ONE = frozenset(("one", "ones"))
 
 ORDINALS = {

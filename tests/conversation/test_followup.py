@@ -45,6 +45,15 @@ def test_the_hand_written_pairs_hold() -> None:
         ("on macOS?", "How do I install borg on Debian?", "How do I install borg on macOS?"),
         ("what about --keep-weekly?", "What does --keep-daily do?", "What does --keep-weekly do?"),
         ("and MIN_SCORE?", "What is TOP_K?", "What is MIN_SCORE?"),
+        ("and the door code?", "What is the safe code?", "What is the door code?"),
+        (
+            "what about a full backup",
+            "How do I restore a backup on Windows?",
+            "How do I restore a full backup on Windows?",
+        ),
+        # No phrase of the last question: its words are carried as ever.
+        ("and the full backups?", "How do I restore backups?", "and the full backups (restore)?"),
+        ("and its door code?", "What is the safe code?", "and its door code (safe)?"),
         ("how do I undo that?", "How do I prune archives?", "how do I undo that (prune archives)?"),
         ("why", "How do I prune archives?", "why (prune archives)"),
         ("???", "How do I prune archives?", "???"),

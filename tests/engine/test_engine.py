@@ -356,6 +356,24 @@ def test_search_answers_by_words_while_the_model_loads_and_ask_waits(tmp_path: P
         assert ask(engine, "celadon iron", threshold=0.0).verdict.known
 
 
+def test_a_question_that_no_folder_can_answer_does_not_wait_for_the_model(tmp_path: Path, docs: Path) -> None:
+    release = threading.Event()
+
+    def slow(_: LocatedModel) -> Encoder:
+        release.wait(20)
+        return HashingEncoder()
+
+    with running_engine(tmp_path / "index", load=slow, model_wait_s=60.0) as engine:
+        with pytest.raises(UsageError, match="No folder is indexed yet"):
+            ask(engine, "celadon")
+        (tmp_path / "empty").mkdir()
+        engine.index_root(str(tmp_path / "empty"), reporter=Recorder())
+        with pytest.raises(UsageError, match="There is no namespace 'wiki'"):
+            ask(engine, "celadon", scope=Scope(namespaces=("wiki",)))
+        assert not engine.status().model_loaded
+        release.set()
+
+
 def test_without_a_model_words_are_searched_and_that_is_said(tmp_path: Path, docs: Path) -> None:
     def broken(_: LocatedModel) -> Encoder:
         raise ModelError("The model is damaged.", "reinstall")
