@@ -49,5 +49,6 @@ def verify(name: str | None, as_json: bool) -> None:
 def _hand_over(action: str, as_json: bool, *arguments: str) -> None:
     sys.stdout.flush()
     # Behind "--" a name that begins with a dash is no option.
-    command = daemon_command("model", action, *(["--json"] if as_json else []), "--", *arguments)
+    behind = ("--", *arguments) if arguments else ()
+    command = daemon_command("model", action, *(["--json"] if as_json else []), *behind)
     os.execve(command[0], command, daemon_environment())  # noqa: S606

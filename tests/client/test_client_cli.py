@@ -306,6 +306,20 @@ def test_a_slip_of_the_keyboard_is_told_what_was_meant(
     assert hint in done.err
 
 
+@pytest.mark.parametrize("arguments", [("list",), ("verify",), ("verify", "all-MiniLM-L6-v2")])
+def test_the_models_on_this_machine_are_listed_and_verified(home: Home, arguments: tuple[str, ...]) -> None:
+    done = home.run("model", *arguments, "--json")
+    assert (done.code, json.loads(done.out)["models"][0]["name"]) == (0, "all-MiniLM-L6-v2")
+    shown = home.run("model", *arguments)
+    assert (shown.code, "all-MiniLM-L6-v2" in shown.out) == (0, True)
+
+
+def test_a_model_that_is_not_here_is_an_error_with_what_helps(home: Home) -> None:
+    done = home.run("model", "verify", "--", "-x/y z")
+    assert (done.code, done.out) == (1, "")
+    assert "Next: copilot model pull '-x/y z'" in done.err
+
+
 def test_a_command_to_copy_is_quoted_for_the_shell(home: Home) -> None:
     folder = home.path / "my 'old' docs"
     folder.mkdir()
