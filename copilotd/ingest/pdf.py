@@ -46,7 +46,7 @@ class PdfParser:
     """
 
     name = "pdf"
-    version = 4
+    version = 5
     suffixes: tuple[str, ...] = (".pdf",)
     isolated = True
 

@@ -19,7 +19,7 @@ _MAX_HEADING = 150
 _TELLING_BOOKMARKS = 3
 _CAPTION = re.compile(r"^(?:figure|fig\.|table|listing|abbildung|tabelle|figura|tableau)\s*\d", re.IGNORECASE)
 _DASH = re.compile(r"^[•◦▪‣·●○■□–—*+-]\s")
-_LEADER = re.compile(r"(?:\.\s?){4,}\s*\w+$|…\s*\d+$")
+_LEADER = re.compile(r"(?:\.\s?){4,}\s*[\w.-]+$|(?:\.\s?){6,}$|…\s*\d+$")
 NUMBERED = re.compile(r"^(\d+(?:\.\d+)*)\.?\s+\S")
 BULLET = re.compile(r"^(?:[•◦▪‣·●○■□–—*-]|\(?(?:\d{1,3}|[a-zA-Z])[.)])\s+\S")
 

@@ -18,7 +18,7 @@ from copilotd.query.citation_stream import render_label
 from copilotd.query.pack import key_of
 from copilotd.query.passages import Run, best_run, whole_run
 from copilotd.query.quoting import quoted
-from copilotd.types import BlockKind, Citation, Hit, Retrieval, StoredChunk
+from copilotd.types import Block, BlockKind, Citation, Hit, Retrieval, StoredChunk
 
 _NEAR = 0.93
 """A further hit is quoted when its score reaches this share of the best one's."""
@@ -122,7 +122,7 @@ def compose(passages: Sequence[Passage]) -> tuple[str, list[Citation]]:
 
 def _passage(hit: Hit, run: Run) -> Passage:
     chunk = hit.chunk
-    text = _fenced(chunk, run.start, run.end)
+    text = _shown(chunk, run.start, run.end)
     first = chunk.text.count("\n", 0, run.start)
     last = first + chunk.text.count("\n", run.start, run.end)
     if run.header:
@@ -150,36 +150,47 @@ def _rows_left_out(chunk: StoredChunk, run: Run) -> int:
     return left_out
 
 
-def _fenced(chunk: StoredChunk, start: int, end: int) -> str:
-    """Returns a quote with fences around code of formats that mark it otherwise, such as AsciiDoc or HTML.
+def _shown(chunk: StoredChunk, start: int, end: int) -> str:
+    """Returns a quote as Markdown shows it: paragraphs apart, code of other formats in fences.
+
+    In HTML and Word nothing stands between two paragraphs but the end of a line.
+    """
+    pieces = []
+    position = start
+    before: Block | None = None
+    for block in chunk.blocks:
+        first, last = max(block.start, start), min(block.end, end)
+        if first >= last:
+            continue
+        if before is not None and before.kind is block.kind is BlockKind.PARAGRAPH and first - position == 1:
+            pieces.append("\n")
+        code = chunk.text[first:last]
+        if block.kind is BlockKind.CODE:
+            code = _fenced(chunk, block, first, last)
+        pieces.append(f"{chunk.text[position:first]}{code}")
+        position, before = last, block
+    return "".join(pieces) + chunk.text[position:end]
+
+
+def _fenced(chunk: StoredChunk, block: Block, first: int, last: int) -> str:
+    """Returns code with fences around it where its format marks it otherwise, such as AsciiDoc or HTML.
 
     The line that opens a listing there becomes the fence's. Code that is a fence already, or is indented as
     Markdown wants it, stays as it is.
     """
-    pieces = []
-    position = start
-    for block in chunk.blocks:
-        first, last = max(block.start, start), min(block.end, end)
-        if block.kind is not BlockKind.CODE or first >= last:
-            continue
-        code = chunk.text[first:last]
-        opening = chunk.context if block.start == 0 and chunk.context else chunk.text[block.start : last]
-        opened = (
-            None
-            if block.header_end <= first
-            else _OPENING.fullmatch(chunk.text[first : block.header_end].strip())
-        )
-        if _FENCE_IN_ITEM.match(opening) or (_INDENTED.fullmatch(code) and not opened):
-            continue
-        language = ""
-        if opened:
-            language = next(filter(None, opened.groups()), "")
-            code = textwrap.dedent(chunk.text[block.header_end : last].strip("\n"))
-        runs = _TICKS.findall(code)
-        fence = "`" * max(3, len(max(runs, default="")) + 1)
-        pieces.append(f"{chunk.text[position:first]}{fence}{language}\n{code}\n{fence}")
-        position = last
-    return "".join(pieces) + chunk.text[position:end]
+    code = chunk.text[first:last]
+    opening = chunk.context if block.start == 0 and chunk.context else chunk.text[block.start : last]
+    header = chunk.text[first : block.header_end].strip()
+    opened = _OPENING.fullmatch(header) if header else None
+    if _FENCE_IN_ITEM.match(opening) or (_INDENTED.fullmatch(code) and not opened):
+        return code
+    language = ""
+    if opened:
+        language = next(filter(None, opened.groups()), "")
+        code = textwrap.dedent(chunk.text[block.header_end : last].strip("\n"))
+    runs = _TICKS.findall(code)
+    fence = "`" * max(3, len(max(runs, default="")) + 1)
+    return f"{fence}{language}\n{code}\n{fence}"
 
 
 def _whole_fences(chunk: StoredChunk, start: int, text: str) -> str:

@@ -265,6 +265,9 @@ def test_pages_before_the_first_heading_are_named_by_number() -> None:
         "and then the rest of the sentence",
         "Figure 3: the scanner",
         "Installation ................ 12",
+        "Oil and Filters ............... MS-27",
+        "Filters . . . . . . . . A.3",
+        "Filters ..........",
         "• Check the oil",
     ],
 )

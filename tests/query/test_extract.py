@@ -273,6 +273,15 @@ def test_what_opens_a_listing_is_no_line_of_its_code(name: str, opening: str, la
     assert fence_is_whole(passage.text)
 
 
+def test_paragraphs_that_stand_on_neighbouring_lines_stay_apart() -> None:
+    page = "<h1>Kiln</h1>\n<p>To fire the kiln,\nclose it.</p>\n<p>Wait a night.</p>\n<ul>\n<li>Open it.</li>\n</ul>\n"
+    index = MemoryIndex(HashingEncoder())
+    document = parse_file("guide.html", page.encode())
+    index.add(document, chunk_document(document, source_file="/g", relative_path="g", last_modified=1.0))
+    (passage,) = extract(retrieve("how to fire the kiln", index, HashingEncoder(), Scope(), 5))
+    assert passage.text.startswith("To fire the kiln,\nclose it.\n\nWait a night.\n")
+
+
 def test_a_fence_around_code_is_longer_than_any_in_it() -> None:
     index = MemoryIndex(HashingEncoder())
     page = "<h1>Kiln</h1>\n<p>To fire, write:</p>\n<pre>\ncat guide.md\n```sh\nkiln start\n```\n</pre>\n"
