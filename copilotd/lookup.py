@@ -120,11 +120,9 @@ class Lookup:
     def left_out(self, scope: Scope) -> list[str]:
         """Says which roots are not cited just now: an empty answer must not look like ignorance."""
         return [
-            f"{printable(watch.root.path)} is {watch.state.value}: its documents are left out."
+            watch.left_out
             for watch in self._reconciler.watches()
-            if watch.suspended_ns is not None
-            and watch.known
-            and (scope.namespaces is None or watch.root.namespace in scope.namespaces)
+            if watch.left_out and (scope.namespaces is None or watch.root.namespace in scope.namespaces)
         ]
 
     @contextmanager

@@ -166,7 +166,10 @@ class IndexRunner:
             warnings=tuple(item for item in status.warnings if item[0].startswith(prefixes)),
             seconds=time.monotonic() - began,
             suffixes=supported_suffixes(),
-            notices=(self._loader.words_only,) if chunks and self._embedder.encoder is None else (),
+            notices=(
+                *((self._loader.words_only,) if chunks and self._embedder.encoder is None else ()),
+                *(watch.left_out for watch in watches if watch.left_out),
+            ),
             path=watches[0].root.path if len(watches) == 1 else "",
         )
 

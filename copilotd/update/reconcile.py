@@ -26,6 +26,7 @@ from copilotd.ingest.plan import plan
 from copilotd.ingest.scan import Scanner
 from copilotd.ingest.watch import Watcher
 from copilotd.supervise import Worker
+from copilotd.text import printable
 from copilotd.types import Add, IndexedFile, Move, Remove, Root, RootState, ScanResult, SourceFile, Update
 from copilotd.update.embedder import Embedder
 from copilotd.update.read import Applied, FileReader, Outcome
@@ -113,6 +114,13 @@ class RootWatch:
     hidden: dict[str, int] = field(default_factory=dict)
     away: tuple[int, float] | None = None
     removed: bool = False
+
+    @property
+    def left_out(self) -> str:
+        """Says that its documents are not cited just now; empty where they are, or there are none."""
+        if self.suspended_ns is None or not self.known:
+            return ""
+        return f"{printable(self.root.path)} is {self.state.value}: its documents are left out."
 
 
 class Tally:
@@ -332,6 +340,9 @@ class Reconciler:
                 sum(1 for file in watch.known.values() if not file.skipped) if full else len(watch.known)
             )
         scanned = self._scan(watch, full, every_file, known_count)
+        if scanned.state is RootState.EMPTIED and not any(map(watch.scanner.accepts, watch.known)):
+            # Nothing vanished: the rules leave out what there was.
+            scanned = watch.scanner.scan(full, known_count=0)
         watch.problems = scanned.problems
         self._note_state(watch, scanned)
         if scanned.state is not RootState.OK:

@@ -473,6 +473,32 @@ def test_an_empty_folder_is_fine(tmp_path: Path) -> None:
     assert ".md" in report.suffixes
 
 
+@pytest.mark.parametrize(("include", "exclude"), [(("*.pdf",), ()), ((), ("*.md",))])
+def test_rules_that_leave_out_every_document_remove_them(
+    tmp_path: Path, docs: Path, include: tuple[str, ...], exclude: tuple[str, ...]
+) -> None:
+    with running_engine(tmp_path / "index") as engine:
+        index(engine, docs)
+        report = engine.index_root(str(docs), reporter=Recorder(), include=include, exclude=exclude)
+        assert (report.files, report.removed, report.notices) == (0, 2, ())
+        assert engine.roots()[0].state is RootState.OK
+        assert found_paths(engine, "celadon") == []
+        assert engine.index_root(str(docs), reporter=Recorder()).new == 2
+        assert "glaze.md" in found_paths(engine, "celadon")
+
+
+def test_indexing_a_folder_whose_documents_vanished_says_that_they_are_left_out(
+    tmp_path: Path, docs: Path
+) -> None:
+    with running_engine(tmp_path / "index") as engine:
+        index(engine, docs)
+        for document in docs.iterdir():
+            document.unlink()
+        assert engine.index_root(str(docs), reporter=Recorder()).notices == (
+            f"{docs} is emptied: its documents are left out.",
+        )
+
+
 def test_an_emptied_file_is_believed_only_after_a_while(tmp_path: Path, docs: Path) -> None:
     with running_engine(tmp_path / "index") as engine:
         index(engine, docs)
