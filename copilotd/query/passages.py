@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -14,7 +14,8 @@ MAX_CHARS = 1200
 MAX_LINES = 16
 """What a person looks over in about ten seconds."""
 _MAX_CODE_LINES = 30
-"""A fence is whole up to here; a longer one is cut at its blank lines."""
+"""A fence is whole up to here; a longer one is cut at its blank lines, and where it has none every few lines."""
+_CUT_LINES = 10
 
 _SENTENCE_END = re.compile(r"""(?<=[.!?。！？])["')\]]?\s+(?=[A-Z0-9"'(`*\[])|(?<=[。！？])""")
 _LINK_TARGETS = re.compile(r"(?:\s*\[[^\]\n]+\]:[^\n]*)+")
@@ -232,7 +233,9 @@ def _pieces(text: str, block: Block) -> list[tuple[int, int]]:
     if block.kind is BlockKind.TABLE:
         return _rows(text, block) if long else [(block.start, block.end)]
     if block.kind is BlockKind.CODE:
-        return _split(text, block, _BLANK_LINES) if lines > _MAX_CODE_LINES else [(block.start, block.end)]
+        if lines <= _MAX_CODE_LINES:
+            return [(block.start, block.end)]
+        return [part for piece in _split(text, block, _BLANK_LINES) for part in _few_lines(text, *piece)]
     if not long:
         return [(block.start, block.end)]
     return _split(text, block, _SENTENCE_END)
@@ -259,6 +262,18 @@ def _split(text: str, block: Block, pattern: re.Pattern[str]) -> list[tuple[int,
         pieces.append((start, match.start()))
         start = match.end()
     return [*pieces, (start, block.end)]
+
+
+def _few_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cuts code without a blank line in it every few lines; the last part may be longer."""
+    lines = text.count("\n", start, end) + 1
+    while lines > _MAX_CODE_LINES:
+        cut = start
+        for _ in range(_CUT_LINES):
+            cut = text.index("\n", cut) + 1
+        yield start, cut
+        start, lines = cut, lines - _CUT_LINES
+    yield start, end
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:

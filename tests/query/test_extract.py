@@ -273,6 +273,17 @@ def test_what_opens_a_listing_is_no_line_of_its_code(name: str, opening: str, la
     assert fence_is_whole(passage.text)
 
 
+@pytest.mark.parametrize("number", [0, 17, 44, 59])
+def test_of_a_long_listing_without_a_blank_line_a_part_is_quoted(number: int) -> None:
+    code = "\n".join(f"  <setting{n}>value{n}</setting{n}>" for n in range(60))
+    (passage, *_) = answer(
+        f"what does setting{number} mean", f"# Kiln\n\n## File\n\nAn example:\n\n```xml\n{code}\n```\n"
+    )
+    assert f"<setting{number}>" in passage.text
+    assert passage.line_end - passage.line_start <= 32
+    assert fence_is_whole(passage.text)
+
+
 def test_paragraphs_that_stand_on_neighbouring_lines_stay_apart() -> None:
     page = "<h1>Kiln</h1>\n<p>To fire the kiln,\nclose it.</p>\n<p>Wait a night.</p>\n<ul>\n<li>Open it.</li>\n</ul>\n"
     index = MemoryIndex(HashingEncoder())
