@@ -87,6 +87,7 @@ class Answering:
         Raises:
             UsageError: The question is empty or too long, or there is no such conversation.
             ModelLoading: The embedding model was not ready within MODEL_WAIT_S.
+            ModelError: It can't be used, and words alone find no answer.
             SettingsError: The provider's key or model is missing.
             ProviderError: The provider did not answer.
             Cancelled: The client is gone.
@@ -110,6 +111,8 @@ class Answering:
         notices += self._lookup.left_out(request.scope)
         if not (deep or answer.verdict.known) and question_parts(query).apart:
             notices.append("This asks several things at once; --deep answers each of them by itself.")
+        if encoder is None and not answer.verdict.known:
+            raise self._models.loader.failure()
         if freshness.pending and self._writer.trouble:
             if not answer.verdict.known:
                 # What would answer may be among the files that couldn't be taken in: that is no "I don't know".

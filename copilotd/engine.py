@@ -228,6 +228,7 @@ class Engine:
         Raises:
             UsageError: The question is empty or too long, or there is no such conversation.
             ModelLoading: The embedding model was not ready within MODEL_WAIT_S.
+            ModelError: It can't be used, and words alone find no answer.
             SettingsError: The provider's key or model is missing.
             ProviderError: The provider did not answer.
             Cancelled: The client is gone.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from copilotd.embed.encoder import load_encoder
 from copilotd.embed.models import LocatedModel
-from copilotd.errors import CopilotError, ShuttingDown
+from copilotd.errors import NEXT, CopilotError, ModelError, ShuttingDown
 from copilotd.index.store import Store
 from copilotd.supervise import Worker
 from copilotd.types import Encoder, Reranker
@@ -67,6 +67,14 @@ class ModelLoader:
         if self.error:
             return f"Searched by words only. {self.error}"
         return "Searched by words only: the embedding model is still loading."
+
+    def failure(self) -> ModelError:
+        """Returns what is told who asked something that words alone don't answer: that is no "I don't know"."""
+        why, _, hint = self.error.partition(NEXT)
+        return ModelError(
+            f"Words alone find no answer, and the embedding model can't be used: {why}",
+            hint or "copilot doctor",
+        )
 
     def wait(self, timeout_s: float) -> bool:
         """Waits for the end of loading, well or not."""

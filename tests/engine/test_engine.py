@@ -384,6 +384,8 @@ def test_without_a_model_words_are_searched_and_that_is_said(tmp_path: Path, doc
         assert "damaged" in report.notices[0]
         answer = ask(engine, "celadon iron oxide", threshold=0.0)
         assert "damaged" in answer.notices[0]
+        with pytest.raises(ModelError, match=r"Words alone find no answer.*The model is damaged"):
+            ask(engine, "Who won the football match yesterday?")
         assert engine.status().model_error == "The model is damaged."
 
 
