@@ -77,8 +77,8 @@ def _place_line(place: JSONObject, style: Style, *, name_namespace: bool) -> str
         ),
     ]
     if place.get("score") is not None:
-        # Rounded before zero is added: -0.0 + 0 is 0, and no score reads "-0.00".
-        parts.append(f"{round(float(place['score']), 2) + 0.0:.2f}")
+        # What is taken off a score can leave less than nothing.
+        parts.append(f"{max(0.0, float(place['score'])):.2f}")
     if name_namespace and place.get("namespace"):
         parts.append(style.dim(f"({_line(place['namespace'])})"))
     return "  ".join(parts)

@@ -204,7 +204,8 @@ def test_nothing_to_index_lists_what_can_be_read() -> None:
     ]
 
 
-def test_a_score_just_below_nothing_has_no_sign() -> None:
+@pytest.mark.parametrize("score", [-0.0004, -0.02])
+def test_a_score_below_nothing_is_shown_as_nothing(score: float) -> None:
     place = {
         "doc_title": "z",
         "section_heading": "Zebra",
@@ -212,7 +213,7 @@ def test_a_score_just_below_nothing_has_no_sign() -> None:
         "line_start": 1,
         "line_end": 3,
     }
-    refused = answer(known=False, closest=[{"key": "A", **place, "score": -0.0004}])
+    refused = answer(known=False, closest=[{"key": "A", **place, "score": score}])
     assert render.answer_sources(refused, PLAIN)[-1].endswith("z.md:1-3  0.00")
 
 
