@@ -13,6 +13,19 @@ from copilotd.errors import UsageError
 
 Command = Callable[..., Any]
 
+
+class Whole(click.IntRange):
+    """A whole number within bounds; what isn't one is told as that, and not as no "integer range"."""
+
+    name = "whole number"
+
+
+class Number(click.FloatRange):
+    """A number within bounds."""
+
+    name = "number"
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 no_start_option = click.option(
     "--no-start", is_flag=True, help="Fail (exit 3) where the daemon isn't running instead of starting it."
@@ -22,7 +35,7 @@ no_start_option = click.option(
 def scope_options(command: Command) -> Command:
     """Adds ``--namespace``, ``--path`` and ``--top-k``."""
     command = click.option(
-        "--top-k", type=click.IntRange(1, 100), metavar="N", help="Passages to use (default: TOP_K)."
+        "--top-k", type=Whole(1, 100), metavar="N", help="Passages to use (default: TOP_K)."
     )(command)
     command = click.option(
         "--path",

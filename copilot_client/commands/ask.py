@@ -9,7 +9,7 @@ import click
 
 from copilot_client import render
 from copilot_client.last_answer import save_sources
-from copilot_client.options import json_option, no_start_option, read_query, scope_options
+from copilot_client.options import Number, Whole, json_option, no_start_option, read_query, scope_options
 from copilot_client.output import stdout_style, tell, write_json, write_lines
 from copilot_client.progress import WaitingLine
 from copilot_client.request import daemon_places, request
@@ -90,7 +90,7 @@ def _deep_params(deep: bool | None, documents: bool | None, top_documents: int |
 @scope_options
 @click.option(
     "--threshold",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     metavar="P",
     help="Confidence below which nothing is answered (default: CONFIDENCE_THRESHOLD).",
 )
@@ -112,13 +112,13 @@ def _deep_params(deep: bool | None, documents: bool | None, top_documents: int |
 )
 @click.option(
     "--top-documents",
-    type=click.IntRange(1, 100),
+    type=Whole(1, 100),
     metavar="N",
     help="Deep: documents an answer may come from (default: 5).",
 )
 @click.option(
     "--min-score",
-    type=click.FloatRange(-1, 1),
+    type=Number(-1, 1),
     metavar="S",
     help="Least similarity of a passage (default: MIN_SCORE; deep: 0.35).",
 )

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from copilot_client import render
-from copilot_client.options import absolute_path, json_option, no_start_option
+from copilot_client.options import Whole, absolute_path, json_option, no_start_option
 from copilot_client.output import tell, write_json, write_lines
 from copilot_client.progress import ProgressBar
 from copilot_client.request import connect, daemon_places
@@ -35,12 +35,8 @@ Examples:
 @click.option("--namespace", "-n", metavar="NAME", help="Documents of different namespaces never mix.")
 @click.option("--include", multiple=True, metavar="GLOB", help="Only files that match; repeatable.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="No files that match; repeatable.")
-@click.option(
-    "--chunk-size", type=click.IntRange(100, 100_000), metavar="N", help="Longest passage, in characters."
-)
-@click.option(
-    "--chunk-overlap", type=click.IntRange(0, 50_000), metavar="N", help="Characters that passages share."
-)
+@click.option("--chunk-size", type=Whole(100, 100_000), metavar="N", help="Longest passage, in characters.")
+@click.option("--chunk-overlap", type=Whole(0, 50_000), metavar="N", help="Characters that passages share.")
 @click.option("--poll", is_flag=True, help="Look by the clock: for shares that send no notices.")
 @click.option("--yes", "-y", is_flag=True, help="Index the whole home folder or disk without asking.")
 @json_option

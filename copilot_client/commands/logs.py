@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from copilot_client.options import Whole
 from copilot_client.output import write_lines
 from copilotd.errors import CopilotError
 from copilotd.paths import find_places
@@ -26,7 +27,9 @@ _LOOK_EVERY_S = 0.25
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--lines", "-n", type=click.IntRange(0), default=50, show_default=True, help="How many lines.")
+@click.option(
+    "--lines", "-n", type=Whole(0), metavar="N", default=50, show_default=True, help="How many lines."
+)
 @click.option("--follow", "-f", is_flag=True, help="Keep printing what is written; Ctrl-C ends it.")
 def logs(lines: int, follow: bool) -> None:
     """Prints the end of the daemon's log."""

@@ -13,7 +13,7 @@ import click
 
 from copilot_client.connection import Connection, DaemonUnavailable
 from copilot_client.launch import run_copilotd, stop_daemon
-from copilot_client.options import json_option
+from copilot_client.options import Whole, json_option
 from copilot_client.output import tell, write_json, write_lines
 from copilot_client.request import daemon_places
 from copilot_client.service.manager import (
@@ -140,7 +140,9 @@ def status(context: click.Context, manager: str | None, as_json: bool) -> None:
 
 
 @service.command(epilog="Example: copilot service logs -n 200")
-@click.option("--lines", "-n", type=click.IntRange(0), default=50, show_default=True, help="How many lines.")
+@click.option(
+    "--lines", "-n", type=Whole(0), metavar="N", default=50, show_default=True, help="How many lines."
+)
 @click.option("--follow", "-f", is_flag=True, help="Keep printing what is written; Ctrl-C ends it.")
 @manager_option
 def logs(lines: int, follow: bool, manager: str | None) -> None:

@@ -292,6 +292,8 @@ def test_usage_errors(home: Home, arguments: tuple[str, ...]) -> None:
         (("search", ""), "Next: copilot search restore"),
         (("index", ".", "--chunk-size", "5"), "100<=x<=100000"),
         (("index", ".", "--include", ""), "A glob is empty."),
+        (("ask", "x", "--top-k", "abc"), "'abc' is not a valid whole number."),
+        (("ask", "x", "--threshold", "abc"), "'abc' is not a valid number."),
         (("model", "pul"), "No such command"),
         (("model", "pull"), "Missing argument 'NAME'"),
         (("ask", "--dry-run", "what", "is", "it"), "copilot ask -- --dry-run …"),
